@@ -39,7 +39,6 @@ from ottla.broker.coordinators.share_coordinator import ShareCoordinator
 from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from ottla.broker.handlers.table import broker_table, controller_table
 from ottla.broker.listeners import Listener
-from ottla.broker.network.connection import Dispatch
 from ottla.broker.network.context import RequestContext
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.server import ListenError, Server, bind
@@ -241,6 +240,7 @@ class Broker:
         )
         self.controller = await Controller.open(self.quorum, config, now_ms=self.now_ms, spawn=spawn)
         self._take_quotas()
+        self._measure_requests()
         self.controller.add_listener(self._follow_quotas)
         if config.is_controller:
             self.controller_work.start()
@@ -336,7 +336,7 @@ class Broker:
     def _follow_quotas(self, delta: MetadataDelta) -> None:
         if delta.quotas_changed:
             self._take_quotas()
-            self.server.dispatch_clients_by(self._clients_dispatch())
+            self._measure_requests()
 
     def _take_quotas(self) -> None:
         quotas = self.image.client_quotas
@@ -348,13 +348,14 @@ class Broker:
         if self._address_quotas is not None:
             self._address_quotas.take_limits(self.image)
 
-    def _clients_dispatch(self) -> Dispatch:
-        """The dispatcher of clients' requests: one that measures them while that is asked for."""
-        if self.client_quotas.limits_request_time:
-            from ottla.broker.quotas.request_time import MeasuredDispatch
+    def _measure_requests(self) -> None:
+        """Measure the requests of clients while a quota asks for that."""
+        if not self.client_quotas.limits_request_time:
+            self.server.wrap_dispatch(None)
+            return
+        from ottla.broker.quotas.request_time import MeasuredDispatch
 
-            return MeasuredDispatch(self._clients_requests, self.client_quotas)
-        return self._clients_requests
+        self.server.wrap_dispatch(lambda dispatch: MeasuredDispatch(dispatch, self.client_quotas))
 
     def _reload_coordinators(self) -> None:
         for coordinator in (self.groups, self.transactions, self.share_coordinator):
@@ -371,7 +372,7 @@ class Broker:
             await self.lifecycle.unfence()
 
     async def _listen(self, listeners: Iterable[Listener], *, for_controller: bool) -> None:
-        dispatcher = self._controllers_requests if for_controller else self._clients_dispatch()
+        dispatcher = self._controllers_requests if for_controller else self._clients_requests
         for listener in listeners:
             await self.server.listen(listener.name, self._sockets[listener.name], dispatcher)
 

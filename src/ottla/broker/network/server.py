@@ -92,6 +92,7 @@ class Server:
         self._supervisor = Supervisor(on_failure)
         self._accepting: dict[str, tuple[asyncio.Task[Any], socket.socket]] = {}
         self._dispatches: dict[str, Dispatch] = {}
+        self._wrap: Callable[[Dispatch], Dispatch] | None = None
         self._client_listeners = {listener.name for listener in config.listeners}
         self._clients = self._group(config.listeners)
         self._controllers = self._group(config.controller_listeners)
@@ -140,7 +141,7 @@ class Server:
 
         async def adopt(accepted: socket.socket, address: str) -> None:
             connection = ClientConnection(
-                self._loop, self._dispatches[listener_name], listener_name, address, group.shared
+                self._loop, self._dispatch_of(listener_name), listener_name, address, group.shared
             )
             group.connections.add(connection)
             try:
@@ -171,12 +172,17 @@ class Server:
         self._clients.limits.address_rates = rates
         self._controllers.limits.address_rates = rates
 
-    def dispatch_clients_by(self, dispatch: Dispatch) -> None:
-        """Hand the requests of the broker's clients to another dispatcher from now on."""
-        for name in self._dispatches.keys() & self._client_listeners:
-            self._dispatches[name] = dispatch
+    def wrap_dispatch(self, wrap: Callable[[Dispatch], Dispatch] | None) -> None:
+        """Put something around what each of the broker's listeners does with requests; None takes it off."""
+        self._wrap = wrap
         for connection in self._clients.connections:
-            connection.dispatch_by(dispatch)
+            connection.dispatch_by(self._dispatch_of(connection.listener_name))
+
+    def _dispatch_of(self, listener_name: str) -> Dispatch:
+        dispatch = self._dispatches[listener_name]
+        if self._wrap is None or listener_name not in self._client_listeners:
+            return dispatch
+        return self._wrap(dispatch)
 
     def _prepare(self, accepted: socket.socket) -> None:
         """Set the socket's options as Kafka does; the event loop adds TCP_NODELAY."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.network.connection import ClientConnection, Dispatch, Reply
 from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import ProtocolError
 from ottla.protocol.headers import decode_request_header
 
 if TYPE_CHECKING:
@@ -58,7 +59,10 @@ class MeasuredDispatch:
         """Handle a request; its client is muted first if earlier ones have taken too much."""
         started = self._now()
         session = connection.session
-        header, _ = decode_request_header(frame)
+        try:
+            header, _ = decode_request_header(frame)
+        except ProtocolError:  # no request of Kafka's: whoever handles it says so, or knows it
+            return self._dispatch(connection, frame)
         if header.api_key in OF_BROKERS:
             return self._dispatch(connection, frame)
         user, client_id = session.user, header.client_id or ""

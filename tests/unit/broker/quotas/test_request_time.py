@@ -136,3 +136,10 @@ def test_requests_that_brokers_ask_each_other_do_not_count() -> None:
     ask, quotas, _ = measured(lambda clock: (clock.work(1), (b"done",))[1])
     ask(frame(ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest()))
     assert quotas.seconds == [] and quotas.looked == []
+
+
+def test_bytes_that_are_no_request_are_left_to_the_dispatcher() -> None:
+    """SASL tokens of the oldest handshake are such bytes."""
+    ask, quotas, _ = measured(lambda clock: (b"token taken",))
+    assert ask(memoryview(b"\0")) == (b"token taken",)
+    assert quotas.seconds == []

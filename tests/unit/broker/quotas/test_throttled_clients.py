@@ -295,6 +295,33 @@ def test_quotas_hold_after_a_restart(tmp_path: Path) -> None:
 TIME, CONNECTIONS = "request_percentage", "connection_creation_rate"
 
 
+def test_what_a_listener_does_with_requests_stays_while_they_are_measured(tmp_path: Path) -> None:
+    """A listener may have put a step of its own before the dispatcher, such as authentication."""
+
+    async def story(broker: Broker, topic: UUID) -> None:
+        seen: list[int] = []
+        (name,) = broker.server._dispatches
+        inner = broker.server._dispatches[name]
+
+        def guarded(connection: Any, frame: memoryview) -> Any:
+            seen.append(len(frame))
+            return inner(connection, frame)
+
+        broker.server._dispatches[name] = guarded
+        client = await Client.connect(broker, "app")
+        for percentage in (50.0, None):
+            await limit(client, TIME, percentage, "other")
+            another = await Client.connect(broker, "app")
+            for each in (client, another):
+                before = len(seen)
+                await each.hear()
+                assert len(seen) == before + 1
+            another.writer.close()
+        client.writer.close()
+
+    play(tmp_path, story)
+
+
 def test_a_client_that_takes_too_much_of_the_loop_waits_and_others_do_not(tmp_path: Path) -> None:
     async def story(broker: Broker, topic: UUID) -> None:
         greedy, other = await Client.connect(broker, "greedy"), await Client.connect(broker, "other")
