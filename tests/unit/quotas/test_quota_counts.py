@@ -143,6 +143,24 @@ def test_a_lowered_quota_counts_earlier_amounts_and_a_removed_one_forgets_them()
     assert quotas.record("alice", "app", 500.0, START_MS) == 0
 
 
+def test_a_quota_that_comes_and_goes_leaves_the_counts_of_less_specific_ones() -> None:
+    everyone = ClientEntity(ABSENT, DEFAULT)
+    quotas = limited(everyone, 100.0)
+    assert quotas.record("alice", "app", 5000.0, START_MS) > 0
+    quotas.set_limits(ClientLimits({everyone: 100.0, ClientEntity(DEFAULT, ABSENT): 1e9}))
+    assert quotas.record("alice", "app", 0.0, START_MS) == 0
+    quotas.set_limits(ClientLimits({everyone: 100.0}))
+    assert quotas.record("alice", "app", 0.0, START_MS) > 0
+
+
+@pytest.mark.parametrize("number", range(len(BY_PRECEDENCE)))
+def test_a_count_stays_as_long_as_a_limit_asks_for_it(number: int) -> None:
+    entity, key = BY_PRECEDENCE[number]
+    assert ClientLimits({entity: 7.0}).limit_of(key) == 7.0
+    for other, other_key in BY_PRECEDENCE:
+        assert (ClientLimits({other: 7.0}).limit_of(key) is not None) == (other_key == key)
+
+
 def mutations(limit: float) -> MutationQuotas:
     quotas = MutationQuotas(11, 1000)
     quotas.set_limits(ClientLimits({ALICE: limit}))

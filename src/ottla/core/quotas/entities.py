@@ -94,9 +94,22 @@ class ClientLimits:
         return None
 
     def limit_of(self, key: CountKey) -> float | None:
-        """The limit that holds for all that is counted under a key, None if no limit asks for this count."""
-        found = self.find(key.user or "", key.client_id or "")
-        return None if found is None or found.key != key else found.limit
+        """The limit of a count by its own key, also if a more specific one holds for its clients now."""
+        user = Unnamed.ABSENT if key.user is None else key.user
+        client_id = Unnamed.ABSENT if key.client_id is None else key.client_id
+        for entity in (
+            ClientEntity(user, client_id),
+            ClientEntity(user, _default(client_id)),
+            ClientEntity(_default(user), client_id),
+            ClientEntity(_default(user), _default(client_id)),
+        ):
+            if entity in self._limits:
+                return self._limits[entity]
+        return None
+
+
+def _default(name: str | Unnamed) -> Unnamed:
+    return Unnamed.ABSENT if name is Unnamed.ABSENT else Unnamed.DEFAULT
 
 
 NO_LIMITS: Final = ClientLimits({})
