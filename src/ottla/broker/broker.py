@@ -45,6 +45,7 @@ from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.server import ListenError, Server, bind
 from ottla.broker.peers.broker_requests import BrokerRequests
 from ottla.broker.peers.peers import PeerAddress, PeerConnections
+from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.replication.internal_appends import InternalAppends
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.produced_appends import ProducedAppends
@@ -62,6 +63,7 @@ from ottla.storage.errors import StorageError
 from ottla.storage.log_directory import META_PROPERTIES, LogDirectory
 
 if TYPE_CHECKING:
+    from ottla.broker.quotas.address_quotas import AddressQuotas
     from ottla.broker.share.share_partitions import SharePartitions
 
 log = logging.getLogger("ottla.broker")
@@ -97,6 +99,8 @@ class Broker:
         self.controller_work = ControllerWork(self)
         self.lifecycle = BrokerLifecycle(self)
         self.server = Server(config, self._task_died)
+        self.client_quotas = ClientQuotas(config, self.loop)
+        self._address_quotas: AddressQuotas | None = None
         self.fetch_sessions = FetchSessionCache(
             config[broker_settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], min_eviction_ms=120_000
         )
@@ -236,6 +240,9 @@ class Broker:
             self.log_directory, config, self.peers, now_ms=self.now_ms, spawn=spawn
         )
         self.controller = await Controller.open(self.quorum, config, now_ms=self.now_ms, spawn=spawn)
+        self._take_quotas()
+        self._measure_requests()
+        self.controller.add_listener(self._follow_quotas)
         if config.is_controller:
             self.controller_work.start()
 
@@ -326,6 +333,30 @@ class Broker:
         self.roles.on_metadata(delta)
         self.transactions.on_metadata(delta)
         self.lifecycle.on_metadata(delta)
+
+    def _follow_quotas(self, delta: MetadataDelta) -> None:
+        if delta.quotas_changed:
+            self._take_quotas()
+            self._measure_requests()
+
+    def _take_quotas(self) -> None:
+        quotas = self.image.client_quotas
+        self.client_quotas.take_limits(self.image)
+        if self._address_quotas is None and any("ip" in dict(entity) for entity in quotas):
+            from ottla.broker.quotas.address_quotas import AddressQuotas
+
+            self._address_quotas = AddressQuotas(self.config, self.server, self.controller_supervisor.spawn)
+        if self._address_quotas is not None:
+            self._address_quotas.take_limits(self.image)
+
+    def _measure_requests(self) -> None:
+        """Measure the requests of clients while a quota asks for that."""
+        if not self.client_quotas.limits_request_time:
+            self.server.wrap_dispatch(None)
+            return
+        from ottla.broker.quotas.request_time import MeasuredDispatch
+
+        self.server.wrap_dispatch(lambda dispatch: MeasuredDispatch(dispatch, self.client_quotas))
 
     def _reload_coordinators(self) -> None:
         for coordinator in (self.groups, self.transactions, self.share_coordinator):

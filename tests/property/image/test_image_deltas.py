@@ -12,6 +12,7 @@ from ottla.core.image.image import MetadataDelta, MetadataImage
 from ottla.core.image.image_delta import image_delta
 from ottla.core.image.snapshot_records import image_records
 from ottla.protocol.records.access_control_entry_record import AccessControlEntryRecord
+from ottla.protocol.records.client_quota_record import ClientQuotaRecord, EntityData
 from ottla.protocol.records.config_record import ConfigRecord
 from ottla.protocol.records.delegation_token_record import DelegationTokenRecord
 from ottla.protocol.records.feature_level_record import FeatureLevelRecord
@@ -31,7 +32,9 @@ NAMES = ["orders", "clicks", "tweets"]
 Step = tuple[str, int, int]
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["topic", "remove", "change", "config", "broker", "feature", "acl", "user", "token"]),
+        st.sampled_from(
+            ["topic", "remove", "change", "config", "broker", "feature", "acl", "user", "token", "quota"]
+        ),
         st.integers(0, 2),
         st.integers(0, 3),
     ),
@@ -63,6 +66,9 @@ def records_of(
             return [RemoveTopicRecord(topic_id=topic.topic_id)]
         case "change" if topic is not None and value in topic.partitions:
             return [PartitionChangeRecord(partition_id=value, topic_id=topic.topic_id, leader=which)]
+        case "quota":
+            entity = [EntityData(entity_type="user", entity_name=name)]
+            return [ClientQuotaRecord(entity=entity, key="producer_byte_rate", value=value, remove=not value)]
         case "config":
             text = str(value) if value else None
             kind, resource = [(2, name), (4, ""), (32, name)][which]
@@ -113,6 +119,8 @@ def test_a_snapshots_delta_equals_that_of_the_records(before: Sequence[Step], af
     assert set(found.changed_group_configs) <= set(told.changed_group_configs)
     assert found.broker_configs_changed <= told.broker_configs_changed
     assert found.features_changed <= told.features_changed
+    assert found.quotas_changed <= told.quotas_changed
+    assert found.quotas_changed == (old.client_quotas != new.client_quotas)
     for name in ("acls", "scram_credentials", "delegation_tokens"):
         before_keys, now = getattr(old, name), getattr(new, name)
         changed = {key for key in before_keys | now if before_keys.get(key) != now.get(key)}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from ottla.broker.network.context import RequestContext
     from ottla.broker.network.server import Server
+    from ottla.broker.quotas.client_quotas import ClientQuotas
     from ottla.broker.replication.internal_appends import InternalAppends
     from ottla.broker.replication.partitions import Partitions
     from ottla.broker.replication.produced_appends import ProducedAppends
@@ -50,6 +51,11 @@ class Node(Cluster, Clock, Loop, Protocol):
     @property
     def server(self) -> Server:
         """The connections of clients."""
+        ...
+
+    @property
+    def client_quotas(self) -> ClientQuotas:
+        """The quotas of clients, and what they have used of them."""
         ...
 
     @property

@@ -7,8 +7,9 @@ copy; an incomplete frame moves to a buffer of its own, which grows with the byt
 four times what is there), never with the size that a client merely claims.
 
 A request that can't be answered at once (a waiting fetch, a join) holds the connection, and so does a client
-that does not read its answers, or a fetch while too many answers are unread. Frames that had arrived behind
-it are set aside in one piece, bounded by the receive buffer or one frame, and reading pauses.
+that does not read its answers or is muted for its quota, or a fetch while too many answers are unread. Frames
+that had arrived behind it are set aside in one piece, bounded by the receive buffer or one frame, and reading
+pauses.
 
 The memory of all connections is counted together: requests in request_memory.py, answers in answer_memory.py.
 
@@ -46,6 +47,7 @@ GATHER_LIMIT_BYTES: Final = 64 * 1024
 _ANSWERING: Final = 1
 _UNREAD: Final = 2
 _TURN: Final = 4
+_MUTED: Final = 8
 
 _SIZE = struct.Struct(">i")
 
@@ -110,6 +112,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_shared",
         "_task",
         "_transport",
+        "_unmuting",
         "_unread_before",
         "client_host",
         "held_since",
@@ -155,6 +158,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._gathered_bytes = 0
         self._held = 0
         self._task: asyncio.Future[Reply] | None = None
+        self._unmuting: asyncio.TimerHandle | None = None
         self._unread_before = 0
         self._closed = False
         self._ended = False
@@ -173,6 +177,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._memory.forget(self, self._charged_bytes)
         self._charged_bytes = 0
         self._answers.forget(self)
+        if self._unmuting is not None:
+            self._unmuting.cancel()
         # A waiting fetch is forgotten. A coroutine (a join, a topic being created) runs to its end: its
         # change may be half way to the disk, only its answer is dropped.
         if self._task is not None and not isinstance(self._task, asyncio.Task):
@@ -231,6 +237,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._ended = self.busy and isinstance(self._task, asyncio.Task)
         return self._ended
 
+    def dispatch_by(self, dispatch: Dispatch) -> None:
+        """Hand the next requests to another dispatcher."""
+        self._dispatch = dispatch
+
     @property
     def closed(self) -> bool:
         """Whether one side has hung up."""
@@ -277,11 +287,47 @@ class ClientConnection(asyncio.BufferedProtocol):
         if unread < self._unread_before:
             self.last_active = self._loop.time()
         self._unread_before = unread
-        if self.last_active < time and not self.busy:
+        if self.last_active < time and not self._held & (_ANSWERING | _MUTED):
             if unread:
                 self.abort()
             else:
                 self.close()
+
+    # -- quotas -------------------------------------------------------------------------------------
+
+    def mute(self, throttle_ms: int) -> None:
+        """Handle no further request for a while (KIP-219): nothing is read, and frames that are there wait.
+
+        Answers are still sent. A shorter time than the one that runs already changes nothing.
+        """
+        end = self._loop.time() + throttle_ms / 1000
+        if self._closed or (self._unmuting is not None and self._unmuting.when() >= end):
+            return
+        if self._unmuting is not None:
+            self._unmuting.cancel()
+        self._held |= _MUTED
+        self._unmuting = self._loop.call_at(end, self._unmute)
+        self._pause_reading()
+
+    def unmute(self) -> None:
+        """Go on with the client's requests, if the connection is muted."""
+        if self._unmuting is not None:
+            self._unmuting.cancel()
+            self._unmute()
+
+    def _unmute(self) -> None:
+        self._unmuting = None
+        self._held &= ~_MUTED
+        if self._closed:
+            return
+        self.session.throttle_ms = 0
+        self.last_active = self._loop.time()
+        if self._aside is None and not self._waits_for_memory() and self._transport is not None:
+            self._transport.resume_reading()
+        self._take_up_aside()
+
+    def _waits_for_memory(self) -> bool:
+        return self._frame is not None and self._fill == len(self._frame)
 
     # -- memory that connections share ----------------------------------------------------------------
 
@@ -474,6 +520,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.close()
             return
         self._take_up_aside()
+        if self._held & _MUTED and self._charged_bytes:
+            self._settle()
 
     def _write(self, reply: Buffers) -> None:
         if self._gathered is None:

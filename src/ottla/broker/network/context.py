@@ -24,6 +24,14 @@ class Connection(Protocol):
         """The memory that the answers of all connections of its server share."""
         ...
 
+    def mute(self, throttle_ms: int) -> None:
+        """Handle no further request for a while; the answer to the one under way is sent at once."""
+        ...
+
+    def unmute(self) -> None:
+        """Go on at once."""
+        ...
+
     def __hash__(self) -> int: ...
 
 
@@ -72,7 +80,15 @@ class Session:
         self.sasl: SaslConnection | None = None
         """How far authentication is, on a listener with SASL; None before the first request."""
         self.throttle_ms = 0
-        """How long the client is told to wait after the request under way (a session has one at a time)."""
+        """How long the client is told to wait after the request under way (a session has one at a time).
+
+        0 again when the connection is not muted any more.
+        """
+
+    @property
+    def user(self) -> str:
+        """The principal's name without its type, as quotas know it."""
+        return self.principal.partition(":")[2]
 
 
 class RequestContext(NamedTuple):

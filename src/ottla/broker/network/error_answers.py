@@ -19,6 +19,8 @@ def error_answer(key: int, request: Message, error: KafkaError) -> Message | Non
         answer.error_code = ErrorCode(error.code)
         if hasattr(answer, "error_message"):
             answer.error_message = text
+        if key == ApiKey.DESCRIBE_CLIENT_QUOTAS:
+            cast(Any, answer).entries = None
         return answer
     match key:
         case ApiKey.CREATE_TOPICS | ApiKey.CREATE_PARTITIONS:
@@ -29,6 +31,8 @@ def error_answer(key: int, request: Message, error: KafkaError) -> Message | Non
             return _by_resource(key, request, error.code, text)
         case ApiKey.ALTER_USER_SCRAM_CREDENTIALS:
             return _by_user(request, error.code, text)
+        case ApiKey.ALTER_CLIENT_QUOTAS:
+            return _by_quota_entity(request, error.code, text)
         case _:
             return None
 
@@ -44,7 +48,7 @@ def says_not_controller(response: Message) -> bool:
         return fields.error_code == ErrorCode.NOT_CONTROLLER or (
             fields.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and response.API_KEY in _OF_THE_QUORUM
         )
-    for name in ("topics", "results", "responses"):
+    for name in ("topics", "results", "responses", "entries"):
         for item in getattr(fields, name, ()):
             if getattr(item, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
                 return True
@@ -127,6 +131,24 @@ def _by_user(request: Message, code: ErrorCode, text: str | None) -> Message:
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(user=user, error_code=code, error_message=text) for user in users
+        ]
+    )
+
+
+def _by_quota_entity(request: Message, code: ErrorCode, text: str | None) -> Message:
+    from ottla.protocol.messages import alter_client_quotas_response as altered
+
+    return altered.AlterClientQuotasResponse(
+        entries=[
+            altered.EntryData(
+                error_code=code,
+                error_message=text,
+                entity=[
+                    altered.EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
+                    for part in entry.entity
+                ],
+            )
+            for entry in cast(Any, request).entries
         ]
     )
 

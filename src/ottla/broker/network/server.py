@@ -8,7 +8,7 @@ import logging
 import socket
 import sys
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.listeners import Listener
@@ -22,6 +22,9 @@ from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.supervisor import Supervisor
 from ottla.config.setting import MAX_INT, Setting
 from ottla.core.settings import broker_settings
+
+if TYPE_CHECKING:
+    from ottla.core.quotas.address_rates import AddressRates
 
 log = logging.getLogger("ottla.broker")
 
@@ -88,6 +91,8 @@ class Server:
         self._poller = Poller(self._loop, look_seconds())
         self._supervisor = Supervisor(on_failure)
         self._accepting: dict[str, tuple[asyncio.Task[Any], socket.socket]] = {}
+        self._dispatches: dict[str, Dispatch] = {}
+        self._wrap: Callable[[Dispatch], Dispatch] | None = None
         self._client_listeners = {listener.name for listener in config.listeners}
         self._clients = self._group(config.listeners)
         self._controllers = self._group(config.controller_listeners)
@@ -141,9 +146,16 @@ class Server:
                 descriptor_limit(),
             )
 
+        self._dispatches[listener_name] = dispatch
+
         async def adopt(accepted: socket.socket, address: str) -> None:
             connection = ClientConnection(
-                self._loop, dispatch, listener_name, address, group.shared, unauthenticated_request_bytes
+                self._loop,
+                self._dispatch_of(listener_name),
+                listener_name,
+                address,
+                group.shared,
+                unauthenticated_request_bytes,
             )
             group.connections.add(connection)
             try:
@@ -168,6 +180,23 @@ class Server:
         acceptor = Acceptor(listener_name, bound, limits, group.slot_freed, adopt, refuse)
         task = self._supervisor.spawn(f"accept-{listener_name}", acceptor.run())
         self._accepting[listener_name] = (task, bound)
+
+    def limit_addresses(self, rates: AddressRates) -> None:
+        """Refuse connections that come too early for the rate of their address."""
+        self._clients.limits.address_rates = rates
+        self._controllers.limits.address_rates = rates
+
+    def wrap_dispatch(self, wrap: Callable[[Dispatch], Dispatch] | None) -> None:
+        """Put something around what each of the broker's listeners does with requests; None takes it off."""
+        self._wrap = wrap
+        for connection in self._clients.connections:
+            connection.dispatch_by(self._dispatch_of(connection.listener_name))
+
+    def _dispatch_of(self, listener_name: str) -> Dispatch:
+        dispatch = self._dispatches[listener_name]
+        if self._wrap is None or listener_name not in self._client_listeners:
+            return dispatch
+        return self._wrap(dispatch)
 
     def _prepare(self, accepted: socket.socket) -> None:
         """Set the socket's options as Kafka does; the event loop adds TCP_NODELAY."""

@@ -10,7 +10,13 @@ from collections import Counter
 from collections.abc import Sequence
 from uuid import UUID
 
-from ottla.core.decisions.decision import MAX_RECORDS_PER_REQUEST, Decision, Randomness
+from ottla.core.decisions.decision import (
+    MAX_RECORDS_PER_REQUEST,
+    ChargePartitions,
+    Decision,
+    Randomness,
+    uncharged,
+)
 from ottla.core.decisions.partition_changes import default_directory
 from ottla.core.decisions.placement import place_replicas
 from ottla.core.image.image import MetadataImage, TopicImage
@@ -97,7 +103,10 @@ def place(
 
 
 def create_partitions(
-    image: MetadataImage, request: CreatePartitionsRequest, random: Randomness
+    image: MetadataImage,
+    request: CreatePartitionsRequest,
+    random: Randomness,
+    charge: ChargePartitions = uncharged,
 ) -> Decision[CreatePartitionsResponse]:
     """Add partitions to existing topics; each topic succeeds or fails by itself."""
     records: list[Message] = []
@@ -115,7 +124,9 @@ def create_partitions(
         try:
             if counts[topic.name] > 1:
                 raise InvalidRequest("Duplicate topic name.")
-            records += _create_topic_partitions(image, topic, random)
+            created = _create_topic_partitions(image, topic, random)
+            charge(len(created))
+            records += created
         except UnknownTopicOrPartition as error:
             result.error_code = error.code
         except KafkaError as error:

@@ -15,7 +15,13 @@ from typing import TypeVar
 from uuid import UUID
 
 from ottla.core.decisions.config_changes import check_topic_config
-from ottla.core.decisions.decision import MAX_RECORDS_PER_REQUEST, Decision, Randomness
+from ottla.core.decisions.decision import (
+    MAX_RECORDS_PER_REQUEST,
+    ChargePartitions,
+    Decision,
+    Randomness,
+    uncharged,
+)
 from ottla.core.decisions.partitions import check_assignment, partition_record, place
 from ottla.core.decisions.topic_names import (
     CLUSTER_METADATA_TOPIC,
@@ -55,6 +61,7 @@ from ottla.protocol.schema import ZERO_UUID, Message
 T = TypeVar("T")
 
 DEFAULT_COUNT = -1
+_PARTITION_RECORD = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +78,16 @@ def create_topics(
     defaults: TopicDefaults,
     layers: BrokerLayers,
     random: Randomness,
+    charge: ChargePartitions = uncharged,
 ) -> Decision[CreateTopicsResponse]:
     """Create topics, each with its own error; a request that asks for too much fails as a whole.
 
-    The records are empty for `validate_only`.
+    The records are empty for `validate_only`, whose partitions are charged all the same, as in Apache Kafka.
     """
     try:
         # topics that will be refused count too: each of them is checked
         _check_size(sum(max(1, _partition_count(topic, defaults)) for topic in request.topics))
-        records, results = _create_each(image, request, defaults, layers, random)
+        records, results = _create_each(image, request, defaults, layers, random, charge)
         if len(records) > MAX_RECORDS_PER_REQUEST:
             raise PolicyViolation("Unable to perform excessively large batch operation.")
     except PolicyViolation as error:
@@ -106,6 +114,7 @@ def _create_each(
     defaults: TopicDefaults,
     layers: BrokerLayers,
     random: Randomness,
+    charge: ChargePartitions,
 ) -> tuple[list[Message], list[CreatableTopicResult]]:
     records: list[Message] = []
     results: list[CreatableTopicResult] = []
@@ -119,6 +128,7 @@ def _create_each(
                 raise InvalidRequest(f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited.")
             taken.check(topic.name)
             created = _create_topic(image, topic, defaults, layers, random)
+            charge(sum(record.API_KEY == _PARTITION_RECORD for record in created))
         except KafkaError as error:
             results.append(_failed(topic.name, error))
             continue
@@ -176,7 +186,7 @@ def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
 def _succeeded(topic: CreatableTopic, records: list[Message], layers: BrokerLayers) -> CreatableTopicResult:
     first = records[0]
     assert isinstance(first, TopicRecord)
-    partitions = [record for record in records if record.API_KEY == 3]
+    partitions = [record for record in records if record.API_KEY == _PARTITION_RECORD]
     overrides = {config.name: config.value for config in topic.configs if config.value is not None}
     return CreatableTopicResult(
         name=topic.name,
@@ -274,7 +284,10 @@ def _placed_assignments(
 
 
 def delete_topics(
-    image: MetadataImage, request: DeleteTopicsRequest, refused: KafkaError | None
+    image: MetadataImage,
+    request: DeleteTopicsRequest,
+    refused: KafkaError | None,
+    charge: ChargePartitions = uncharged,
 ) -> Decision[DeleteTopicsResponse]:
     """Delete topics by name or id. `refused` is the error if deletion is disabled (delete.topic.enable)."""
     wanted = _named(request)
@@ -293,6 +306,7 @@ def delete_topics(
             found = _find(image, name, topic_id, names_twice, ids_twice)
             if found in deleted:
                 raise InvalidRequest("The provided topic name maps to an ID that was already supplied.")
+            charge(len(image.topics_by_id[found].partitions))
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
             continue

@@ -14,7 +14,7 @@ cluster is, and may be read in another thread while the other image goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -33,6 +33,8 @@ UNASSIGNED_DIRECTORY = UUID(int=1)
 #: Ids below this one are reserved, as the two above.
 RESERVED_DIRECTORIES = 100
 
+#: An entity that quotas are set for: pairs of type and name, by type; the name None is the type's default.
+QuotaEntity = tuple[tuple[str, str | None], ...]
 #: Topic id and partition.
 PartitionKey = tuple[UUID, int]
 #: Resource type, resource name, pattern type, principal, host, operation, permission type.
@@ -144,6 +146,7 @@ class MetadataDelta:
     changed_delegation_tokens: dict[str, None] = field(default_factory=dict)
     broker_configs_changed: bool = False
     features_changed: bool = False
+    quotas_changed: bool = False
 
     @property
     def empty(self) -> bool:
@@ -166,7 +169,7 @@ class MetadataImage:
     acls: dict[UUID, Message] = field(default_factory=dict)
     #: How many ACLs say the same: one, but for those that another controller wrote.
     acl_counts: dict[AclFields, int] = field(default_factory=dict)
-    client_quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = field(default_factory=dict)
+    client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     scram_credentials: dict[tuple[int, str], Message] = field(default_factory=dict)
     delegation_tokens: dict[str, Message] = field(default_factory=dict)
     last_offset: int = -1
@@ -469,7 +472,7 @@ class MetadataImage:
                 self.acl_counts[fields] = left
 
     def _set_quota(self, record: Any, delta: MetadataDelta) -> None:
-        entity = tuple(sorted(((each.entity_type, each.entity_name) for each in record.entity), key=str))
+        entity = quota_entity((each.entity_type, each.entity_name) for each in record.entity)
         values = dict(
             self.client_quotas.get(entity, {})
         )  # a new one: a copy of the image may share the old one
@@ -481,6 +484,7 @@ class MetadataImage:
             self.client_quotas[entity] = values
         else:
             self.client_quotas.pop(entity, None)
+        delta.quotas_changed = True
 
     def _set_scram(self, record: Any, delta: MetadataDelta) -> None:
         self.scram_credentials[(record.mechanism, record.name)] = record
@@ -500,6 +504,11 @@ class MetadataImage:
 
     def _nothing(self, record: Any, delta: MetadataDelta) -> None:
         """Ignore NoOp records and the records of a finished migration from ZooKeeper."""
+
+
+def quota_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
+    """The key of a quota's entity: its pairs of type and name in one order. The last of a type counts."""
+    return tuple(sorted(dict(parts).items()))
 
 
 def changed_partition(before: PartitionImage, record: Any) -> PartitionImage:

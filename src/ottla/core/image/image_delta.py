@@ -48,6 +48,7 @@ def image_delta(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
     delta.changed_scram_credentials = _differing(old.scram_credentials, new.scram_credentials)
     delta.changed_delegation_tokens = _differing(old.delegation_tokens, new.delegation_tokens)
     delta.features_changed = old.features != new.features
+    delta.quotas_changed = old.client_quotas != new.client_quotas
     return delta
 
 

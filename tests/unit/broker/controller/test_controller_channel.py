@@ -16,6 +16,7 @@ from ottla.broker.handlers.table import controller_table
 from ottla.broker.network.context import RequestContext, Session
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.peers.peers import PeerAddress, PeerUnreachable
+from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.core.decisions.decision import Decision
 from ottla.core.image.image import MetadataImage
 from ottla.core.settings import broker_settings
@@ -71,7 +72,14 @@ class Cluster:
         self.answers = answers
         self.asked: list[PeerAddress] = []
         self.controller = FakeController()
-        self.config = {broker_settings.REQUEST_TIMEOUT_MS: 5_000}
+        windows = (
+            broker_settings.QUOTA_WINDOW_NUM,
+            broker_settings.QUOTA_WINDOW_SIZE_SECONDS,
+            broker_settings.CONTROLLER_QUOTA_WINDOW_NUM,
+            broker_settings.CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
+        )
+        self.config = {broker_settings.REQUEST_TIMEOUT_MS: 5_000, **{each: each.default for each in windows}}
+        self.client_quotas = ClientQuotas(cast(Any, self.config), self.loop)
         self.peers = SimpleNamespace(ask=self._ask)
         self._dispatcher = Dispatcher(cast(Any, self), controller_table())
         self.channel = ControllerChannel(cast(Any, self), self.answer_as_controller)

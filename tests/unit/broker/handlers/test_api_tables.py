@@ -9,7 +9,7 @@ from ottla.broker.handlers.cluster.envelopes import PASSED_ON
 from ottla.broker.handlers.table import broker_table, controller_table
 from ottla.protocol.apis import APIS, ApiKey, Listeners
 
-#: What Kafka's controllers serve and belongs to features that ottla does not have yet: security and quotas.
+#: What Kafka's controllers serve and belongs to features that ottla does not have yet: security.
 NOT_SERVED_BY_CONTROLLERS = {
     ApiKey.DESCRIBE_ACLS,
     ApiKey.CREATE_ACLS,
@@ -18,12 +18,12 @@ NOT_SERVED_BY_CONTROLLERS = {
     ApiKey.RENEW_DELEGATION_TOKEN,
     ApiKey.EXPIRE_DELEGATION_TOKEN,
     ApiKey.DESCRIBE_DELEGATION_TOKEN,
-    ApiKey.ALTER_CLIENT_QUOTAS,
 }
 #: What a broker passes on to the active controller, as Kafka's forwardable APIs.
 FORWARDABLE = {
     ApiKey.CREATE_TOPICS,
     ApiKey.DELETE_TOPICS,
+    ApiKey.ALTER_CLIENT_QUOTAS,
     ApiKey.ALTER_CONFIGS,
     ApiKey.CREATE_PARTITIONS,
     ApiKey.ELECT_LEADERS,

@@ -35,7 +35,12 @@ async def create_partitions(
     """Errors are told topic by topic."""
     from ottla.core.decisions.partitions import create_partitions as decide
 
-    return await node.controller.submit(lambda image: decide(image, request, SystemRandomness()))
+    mutations = node.client_quotas.mutations_of(context, strict_since=3)
+    answer = await node.controller.submit(
+        lambda image: decide(image, request, SystemRandomness(), mutations.charge)
+    )
+    answer.throttle_time_ms = mutations.throttle_ms
+    return answer
 
 
 async def elect_leaders(

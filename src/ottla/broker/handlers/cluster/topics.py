@@ -2,6 +2,9 @@
 
 The rules, and the versions that brought them, are in `ottla.core.decisions.topics`. A broker passes them on.
 The request's timeout is not used: the answer comes when the change is durable on a majority.
+
+Partitions count against the client's quota (KIP-599): CreateTopics refuses those beyond it from v6 on,
+DeleteTopics from v5 on; older versions make them and throttle the client.
 """
 
 from __future__ import annotations
@@ -37,9 +40,12 @@ async def create_topics(
     defaults = TopicDefaults(
         config[broker_settings.NUM_PARTITIONS], config[broker_settings.DEFAULT_REPLICATION_FACTOR]
     )
-    return await node.controller.submit(
-        lambda image: decide(image, request, defaults, config.layers, SystemRandomness())
+    mutations = node.client_quotas.mutations_of(context, strict_since=6)
+    answer = await node.controller.submit(
+        lambda image: decide(image, request, defaults, config.layers, SystemRandomness(), mutations.charge)
     )
+    answer.throttle_time_ms = mutations.throttle_ms
+    return answer
 
 
 async def delete_topics(
@@ -52,7 +58,10 @@ async def delete_topics(
     if not node.config[broker_settings.DELETE_TOPIC_ENABLE]:
         told = context.api_version >= FIRST_VERSION_WITH_DELETION_DISABLED
         refused = TopicDeletionDisabled() if told else InvalidRequest()
-    return await node.controller.submit(lambda image: decide(image, request, refused))
+    mutations = node.client_quotas.mutations_of(context, strict_since=5)
+    answer = await node.controller.submit(lambda image: decide(image, request, refused, mutations.charge))
+    answer.throttle_time_ms = mutations.throttle_ms
+    return answer
 
 
 HANDLERS = {ApiKey.CREATE_TOPICS: forward, ApiKey.DELETE_TOPICS: forward}

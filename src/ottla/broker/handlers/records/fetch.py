@@ -31,6 +31,7 @@ from ottla.broker.network.context import RequestContext
 from ottla.broker.network.replies import frame_reply_in_parts
 from ottla.broker.replication.partition import Partition
 from ottla.core.replica.fetch_sessions import (
+    NO_SESSION,
     FetchedPartition,
     FetchPlan,
     MixedTopicIds,
@@ -113,6 +114,8 @@ def handle(node: Node, context: RequestContext, body: memoryview) -> Reply | asy
             epoch = request.replica_state.replica_epoch if by_state else NO_EPOCH
             keys = ([each.key for each in named], forgotten)
             return _handle_follower(node, context, request, plan, (replica_id, epoch), keys)
+    if context.session.throttle_ms:  # for its request time: it gets nothing, as in Apache Kafka
+        return _throttled_reply(node, context, plan)
     fetch = _Fetch(node, context, request, plan)
     fetch.find()
     return fetch.wait() if fetch.may_wait() else fetch.reply()
@@ -151,6 +154,8 @@ def _handle_follower(
 ) -> Reply | asyncio.Future[Reply]:
     from ottla.broker.replication.follower_fetch import Answers, FollowerFetch
 
+    node.client_quotas.exempt(context.session)
+
     def make_reply(answers: Answers, failed: bool) -> Reply:
         return _make_reply(node, context, plan, list(answers.values()), failed)
 
@@ -176,6 +181,7 @@ class _Fetch:
         "_answers",
         "_context",
         "_future",
+        "_min_bytes",
         "_node",
         "_only_from_leader",
         "_pieces",
@@ -198,6 +204,7 @@ class _Fetch:
         self._context = context
         self._request = request
         self._plan = plan
+        self._min_bytes = request.min_bytes
         self._only_from_leader = context.api_version < FIRST_VERSION_WITH_RACKS
         self._answers: list[tuple[FetchedPartition, PartitionData]] = []
         # The slices to be read for the answers: (answer, its partition, its offset, the slice).
@@ -213,7 +220,7 @@ class _Fetch:
 
     def may_wait(self) -> bool:
         """Whether an append can still make the answer better."""
-        satisfied = self.failed or self.found_bytes >= self._request.min_bytes
+        satisfied = self.failed or self.found_bytes >= self._min_bytes
         return bool(self.waitable) and not satisfied and self._request.max_wait_ms > 0
 
     def wait(self) -> asyncio.Future[Reply]:
@@ -274,6 +281,9 @@ class _Fetch:
         self.found_bytes = 0
         self.waitable = []
         left = min(self._request.max_bytes, self._node.replication.settings.fetch_max_bytes, most_bytes)
+        if self._node.client_quotas.limits_fetch:
+            left = min(left, self._node.client_quotas.most_fetched_at_once(self._context))
+            self._min_bytes = min(self._min_bytes, left)
         by_id = self._context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
         for wanted in self._plan.partitions:
             before = self.found_bytes
@@ -394,7 +404,12 @@ class _Fetch:
     # -- answering ----------------------------------------------------------------------------------
 
     def reply(self) -> Reply:
-        """The response: everything, or within a session what has changed."""
+        """The response: everything, or within a session the changes; nothing if the client is throttled."""
+        node, context = self._node, self._context
+        quotas = node.client_quotas
+        limited = quotas.limits_fetch
+        if limited and not quotas.admit_fetch(context, self.found_bytes):
+            return _throttled_reply(node, context, self._plan)
         for data, partition, offset, piece in self._pieces:
             try:
                 data.records = partition.read_slice(piece)
@@ -408,7 +423,22 @@ class _Fetch:
                 data.records, data.aborted_transactions = b"", None
                 self._report_unreadable(partition, data, problem)
                 self.failed = True
-        return _make_reply(self._node, self._context, self._plan, self._answers, self.failed)
+        reply = _make_reply(node, context, self._plan, self._answers, self.failed)
+        if limited and reply is not None:
+            quotas.record_fetch_overhead(context, sum(map(len, reply)) - self.found_bytes)
+        return reply
+
+
+def _throttled_reply(node: Node, context: RequestContext, plan: FetchPlan) -> Reply:
+    """An empty answer (KIP-219), after which the session is as before; a new one was not begun."""
+    session_id = plan.session_id
+    if plan.session is not None and not plan.incremental:
+        node.fetch_sessions.drop(session_id)
+        session_id = NO_SESSION
+    response = FetchResponse(
+        error_code=0, session_id=session_id, responses=[], throttle_time_ms=context.session.throttle_ms
+    )
+    return frame_reply_in_parts(ApiKey.FETCH, context.api_version, context.correlation_id, response)
 
 
 def _make_reply(

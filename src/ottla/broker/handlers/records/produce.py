@@ -76,6 +76,8 @@ def handle(node: Node, context: RequestContext, body: memoryview) -> Reply | Awa
     version = context.api_version
     if version < FIRST_VERSION_SERVED:
         raise CloseConnection(f"Produce v{version} carries a message format that Kafka 4 no longer takes")
+    if node.client_quotas.limits_produce:
+        node.client_quotas.record_produce(context, len(body))
     single = single_partition_produce.decode(body, version)
     if single is not None:
         return _handle_single(node, context, single)

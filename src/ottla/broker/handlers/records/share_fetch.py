@@ -255,6 +255,8 @@ class _ShareFetchRequest(NamedTuple):
             else AcquireMode.BATCH_OPTIMIZED,
         )
         max_bytes = min(request.max_bytes, self.node.replication.settings.fetch_max_bytes)
+        if self.node.client_quotas.limits_fetch:
+            max_bytes = min(max_bytes, self.node.client_quotas.most_fetched_at_once(self.context))
         limits = FetchLimits(
             min(request.min_bytes, max_bytes), max_bytes, self.shared.reads_committed(session.key.group_id)
         )
@@ -297,6 +299,9 @@ class _ShareFetchRequest(NamedTuple):
         )
         for partition, data in named.items():
             _name_leader(self.node, self.context, partition, data, response)
+        quotas = self.node.client_quotas
+        if quotas.limits_fetch:
+            quotas.record_share_fetch(self.context, sum(len(data.records or b"") for data in named.values()))
         return _fetch_reply(self.context, response)
 
 
