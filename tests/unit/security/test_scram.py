@@ -158,6 +158,26 @@ def test_a_changed_final_message_is_refused(change: str) -> None:
     assert isinstance(exchange.respond(final.encode()), Refused)
 
 
+@pytest.mark.parametrize(
+    ("nonce", "is_in"), [("abc" + NONCE, True), ("abcabc" + NONCE, True), ("abc", False)]
+)
+def test_older_clients_say_their_own_nonce_twice(nonce: str, is_in: bool) -> None:
+    """librdkafka before 2.6.1; the proof is over what they say."""
+    mechanism, credentials = ScramMechanism.SHA_256, Credentials()
+    credentials.add(mechanism, "alice", "secret")
+    credential = credentials.users[mechanism, "alice"]
+    salted = mechanism.salted_password(b"secret", credential.salt, credential.iterations)
+    exchange = ScramExchange(mechanism, credentials, NONCE)
+    server_first = first_of(exchange, "n,,n=alice,r=abc")
+    without_proof = f"c=biws,r={nonce}"
+    text = f"n=alice,r=abc,{server_first},{without_proof}".encode()
+    signature = mechanism.hmac(credential.stored_key, text)
+    client_key = mechanism.hmac(salted, b"Client Key")
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
+    outcome = exchange.respond(f"{without_proof},p={proof}".encode())
+    assert isinstance(outcome, Authenticated if is_in else Refused)
+
+
 def test_a_delegation_token_proves_its_owner() -> None:
     mechanism, credentials = ScramMechanism.SHA_256, Credentials()
     hmac_text = base64.b64encode(b"hmac of the token").decode()
