@@ -93,6 +93,8 @@ PLAYS: Final = (
     play("bench consume", "ottla bench consume perf --messages 200000", needs=TOPIC),
     play("bench latency", "ottla bench latency perf --messages 1000", needs=TOPIC),
     play("topic delete", "ottla topic delete order-items --yes"),
+    play("certs create", "ottla certs create --node broker --client alice"),
+    play("certs show", "ottla certs show certs/alice.pem", needs=("certs create",)),
 )
 
 #: Commands without output of their own to show: servers, applications, scripts, and changes of several nodes.

@@ -50,6 +50,7 @@ COMMANDS: dict[str, Entry] = {
     "demo": Entry(
         "ottla.cli.servers.demo:demo", "Run the sample pipeline: real tweets through a broker and Spark"
     ),
+    "certs": Entry("ottla.cli.certs:certs", "Make certificates for trying out TLS, and look at certificates"),
     "profile": Entry("ottla.cli.profile:profile", "Name clusters, and choose the one that commands ask"),
     "completion": Entry("ottla.cli.completion:completion", "Complete commands, topics and groups in a shell"),
 }
