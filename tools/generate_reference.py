@@ -38,6 +38,7 @@ from ottla.core.settings.broker_settings import (
     topics,
     transactions,
 )
+from ottla.core.settings.ottla_settings import OTTLA_BROKER_SETTINGS
 from ottla.core.settings.schema_validation_settings import (
     SCHEMA_VALIDATION_BROKER_SETTINGS,
     SCHEMA_VALIDATION_TOPIC_SETTINGS,
@@ -150,14 +151,15 @@ def broker_page() -> str:
     sections.append(
         Section("Schema validation", list(SCHEMA_VALIDATION_BROKER_SETTINGS.values()), "Confluent's.")
     )
+    sections.append(Section("ottla's own", list(OTTLA_BROKER_SETTINGS.values())))
     without = [each for each in BROKER_SETTINGS.values() if not has_effect(each.name)]
     sections.append(
         Section(
             "Without effect",
             without,
             "Settings of Apache Kafka that are read, checked and shown by DescribeConfigs, so that a file "
-            "written for Kafka works, and that change nothing: ottla has no TLS, SASL, remote storage or "
-            "plugins yet, and does not need the others.",
+            "written for Kafka works, and that change nothing: ottla has no remote storage or plugins yet, "
+            "and does not need the others.",
         )
     )
     how = HOW.format(

@@ -38,7 +38,7 @@ from ottla.broker.coordinators.producer_ids import ProducerIdSource
 from ottla.broker.coordinators.share_coordinator import ShareCoordinator
 from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from ottla.broker.handlers.table import broker_table, controller_table
-from ottla.broker.listeners import PROTOCOLS, SASL_PLAINTEXT, Listener
+from ottla.broker.listeners import PROTOCOLS, SASL_PROTOCOLS, TLS_PROTOCOLS, Listener
 from ottla.broker.network.connection import Dispatch
 from ottla.broker.network.context import RequestContext
 from ottla.broker.network.dispatch import Dispatcher
@@ -63,7 +63,11 @@ from ottla.storage.errors import StorageError
 from ottla.storage.log_directory import META_PROPERTIES, LogDirectory
 
 if TYPE_CHECKING:
+    import ssl
+
+    from ottla.broker.network.tls_connection import ListenerTls
     from ottla.broker.quotas.address_quotas import AddressQuotas
+    from ottla.broker.security.node_tls import NodeTls
     from ottla.broker.share.share_partitions import SharePartitions
 
 log = logging.getLogger("ottla.broker")
@@ -87,7 +91,9 @@ class Broker:
         self.loop = asyncio.get_running_loop()
         self.failed = False
         self._on_failure = on_failure
-        self.peers = PeerConnections(f"ottla-{config.node_id}")
+        self.tls: NodeTls | None = None
+        """The TLS of the listeners and towards other nodes; None where all is plaintext."""
+        self.peers = PeerConnections(f"ottla-{config.node_id}", self._tls_towards)
         self.broker_requests = BrokerRequests(self, self.peers)
         self.supervisor = Supervisor(self._task_died)
         """Owns the background tasks of the broker."""
@@ -137,6 +143,7 @@ class Broker:
         """
         broker = cls(config, on_failure)
         try:
+            broker._read_keys()
             broker._bind()
             await broker._open(cluster_id)
             await broker._join()
@@ -180,7 +187,9 @@ class Broker:
     def controller_address(self) -> PeerAddress | None:
         """Where the active controller listens; None while no leader is known, or when it is this node."""
         address = self.quorum.leader_address()
-        return None if address is None or self.quorum.is_leader else PeerAddress(*address)
+        if address is None or self.quorum.is_leader:
+            return None
+        return PeerAddress(*address, self.config.controller_listener.name)
 
     @property
     def cluster_id(self) -> str:
@@ -213,6 +222,19 @@ class Broker:
 
     # -- start ------------------------------------------------------------------------------------------
 
+    def _read_keys(self) -> None:
+        """Read keys and certificates first: without them nothing may be written, and nobody connects."""
+        listening, connecting = self.config.all_listeners, self.config.peer_listeners
+        if any(each.security_protocol in TLS_PROTOCOLS for each in (*listening, *connecting)):
+            # Imported where it is used: a start without TLS does not pay for it.
+            from ottla.broker.security.node_tls import NodeTls
+
+            self.tls = NodeTls(self.config, listening, connecting)
+
+    def _tls_towards(self, listener_name: str) -> ssl.SSLContext | None:
+        found = None if self.tls is None else self.tls.of_listener(listener_name)
+        return None if found is None else found.client_context
+
     def _bind(self) -> None:
         config = self.config
         for listener in (*config.listeners, *config.controller_listeners):
@@ -243,6 +265,9 @@ class Broker:
         self._take_quotas()
         self._measure_requests()
         self.controller.add_listener(self._follow_quotas)
+        if self.tls is not None:
+            self.controller.add_listener(self._follow_tls)
+            self.controller_supervisor.spawn("follow-tls-keys", self.tls.run())
         if config.is_controller:
             self.controller_work.start()
 
@@ -334,6 +359,10 @@ class Broker:
         self.transactions.on_metadata(delta)
         self.lifecycle.on_metadata(delta)
 
+    def _follow_tls(self, delta: MetadataDelta) -> None:
+        if delta.broker_configs_changed and self.tls is not None:
+            self.tls.settings_changed()
+
     def _follow_quotas(self, delta: MetadataDelta) -> None:
         if delta.quotas_changed:
             self._take_quotas()
@@ -374,14 +403,19 @@ class Broker:
 
     async def _listen(self, listeners: Iterable[Listener], *, for_controller: bool) -> None:
         dispatcher = self._controllers_requests if for_controller else self._clients_requests
+        if self.tls is not None:  # the metadata may have newer settings than the file
+            await asyncio.to_thread(self.tls.refresh)
         for listener in listeners:
             bound = self._sockets[listener.name]
-            if listener.security_protocol == SASL_PLAINTEXT:
-                await self._listen_with_sasl(listener, bound, dispatcher)
+            tls = None if self.tls is None else self.tls.of_listener(listener.name)
+            if listener.security_protocol in SASL_PROTOCOLS:
+                await self._listen_with_sasl(listener, bound, dispatcher, tls)
             else:
-                await self.server.listen(listener.name, bound, dispatcher)
+                await self.server.listen(listener.name, bound, dispatcher, tls=tls)
 
-    async def _listen_with_sasl(self, listener: Listener, bound: socket.socket, dispatch: Dispatch) -> None:
+    async def _listen_with_sasl(
+        self, listener: Listener, bound: socket.socket, dispatch: Dispatch, tls: ListenerTls | None
+    ) -> None:
         # Imported where it is used: a start without SASL does not pay for it.
         from ottla.broker.security.credentials import MetadataCredentials
         from ottla.broker.security.sasl_listener import SaslListener
@@ -391,7 +425,7 @@ class Broker:
             listener.name, dispatch, self.config, credentials, self.now_ms, self.server.flood_log
         )
         limit_bytes = self.config[broker_settings.SASL_SERVER_MAX_RECEIVE_SIZE]
-        await self.server.listen(listener.name, bound, sasl, limit_bytes)
+        await self.server.listen(listener.name, bound, sasl, limit_bytes, tls)
 
     def _endpoints(self, listeners: Iterable[Listener]) -> list[EndpointImage]:
         return [

@@ -9,17 +9,19 @@ static ones.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ottla.broker.listeners import (
     BROKER,
     CONTROLLER,
-    SASL_PLAINTEXT,
+    SASL_PROTOCOLS,
+    TLS_PROTOCOLS,
     Listener,
     Listeners,
     read_listeners,
+    require_no_login_between_brokers,
 )
 from ottla.broker.quorum_addresses import read_quorum_addresses
 from ottla.config.setting import Setting, Table
@@ -35,6 +37,7 @@ from ottla.core.settings.broker_settings import (
     without_listener,
 )
 from ottla.core.settings.config_layers import BrokerLayers, GroupConfig, TopicConfig
+from ottla.core.settings.ottla_settings import OTTLA_BROKER_SETTINGS
 from ottla.core.settings.schema_validation_settings import SCHEMA_VALIDATION_BROKER_SETTINGS
 
 log = logging.getLogger("ottla.broker")
@@ -49,6 +52,7 @@ BROKER_TABLE: Final = Table(
     settings={
         **{name: setting for name, setting in BROKER_SETTINGS.items() if name not in DYNAMIC_ONLY},
         **SCHEMA_VALIDATION_BROKER_SETTINGS,
+        **OTTLA_BROKER_SETTINGS,
     },
     prefixes=(LISTENER_PREFIX, "config.providers.", "rsm.config.", "rlmm.config."),
     variables="OTTLA_BROKER_",
@@ -80,6 +84,9 @@ class BrokerConfig:
         self.quorum_voters: Mapping[int, Address] = quorum.voters
         self.quorum_bootstrap_servers = quorum.bootstrap_servers
         self.quorum_alone = quorum.alone
+        if self.is_broker and not quorum.alone:
+            require_no_login_between_brokers(settings, self._listeners)
+        _require_tls_settings(settings, self.layers, (*self._listeners.all, *self.peer_listeners))
         self.log_directory = _log_directory(settings)
 
     @classmethod
@@ -114,6 +121,11 @@ class BrokerConfig:
         return self._listeners.broker
 
     @property
+    def all_listeners(self) -> tuple[Listener, ...]:
+        """The listeners of the broker and of the controller."""
+        return self._listeners.all
+
+    @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
         """The addresses that clients are given; a port of 0 stands for the one that was bound."""
         return self._listeners.advertised
@@ -136,7 +148,14 @@ class BrokerConfig:
     @property
     def inter_broker_listener_name(self) -> str:
         """The listener that brokers use among themselves."""
-        return self._listeners.inter_broker_name
+        return self._listeners.inter_broker.name
+
+    @property
+    def peer_listeners(self) -> tuple[Listener, ...]:
+        """The listeners by which this node reaches other nodes: the brokers' own, and the controllers'."""
+        if self.is_broker:
+            return self._listeners.inter_broker, self._listeners.controller
+        return (self._listeners.controller,)
 
     @property
     def rack(self) -> str | None:
@@ -180,10 +199,21 @@ def _node_id(settings: Settings) -> int:
 def _require_sasl_settings(settings: Settings, layers: BrokerLayers, listeners: Listeners) -> None:
     """Check the settings of the listeners that authenticate clients. Raises ConfigError."""
     for listener in listeners.broker:
-        if listener.security_protocol == SASL_PLAINTEXT:
+        if listener.security_protocol in SASL_PROTOCOLS:
             from ottla.broker.sasl_settings import sasl_problem
 
             problem = sasl_problem(layers, listener.name)
+            if problem is not None:
+                raise settings.refusal(*problem)
+
+
+def _require_tls_settings(settings: Settings, layers: BrokerLayers, listeners: Iterable[Listener]) -> None:
+    """Check the settings of TLS, not the files that they name. Raises ConfigError."""
+    for listener in listeners:
+        if listener.security_protocol in TLS_PROTOCOLS:
+            from ottla.broker.tls_settings import tls_problem
+
+            problem = tls_problem(layers, listener)
             if problem is not None:
                 raise settings.refusal(*problem)
 
@@ -235,6 +265,13 @@ def _authorizer(settings: Settings) -> _Problem | None:
     return (setting.name, "authorization is not served: leave it out") if settings[setting] else None
 
 
+def _principal_builder(settings: Settings) -> _Problem | None:
+    setting = broker_settings.PRINCIPAL_BUILDER_CLASS
+    if settings[setting] == setting.default:
+        return None
+    return setting.name, f"classes can't be loaded, principals are those of {setting.default}: leave it out"
+
+
 def _protecting_classes(settings: Settings) -> _Problem | None:
     """Classes that refuse requests, bound clients or look up secrets: without them the node would be open."""
     classes: tuple[Setting[Any], ...] = (
@@ -254,5 +291,6 @@ _CHECKS: Final[tuple[Callable[[Settings], _Problem | None], ...]] = (
     _replica_selector,
     _request_memory,
     _authorizer,
+    _principal_builder,
     _protecting_classes,
 )

@@ -186,11 +186,27 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ({"alter_config_policy_class_name": "my.Policy"}, "what it protects would be open"),
         ({"client_quota_callback_class": "my.Quota"}, "what it protects would be open"),
         ({"config_providers": "file"}, "what it protects would be open"),
+        ({"listeners": "SASL_SSL://:9093"}, "sasl.enabled.mechanisms: GSSAPI is not served, name some of"),
         (
-            {"listeners": "SSL://:9093"},
-            "listener SSL speaks SSL, only PLAINTEXT and SASL_PLAINTEXT are served",
+            {"listeners": "SSL://:9093", "ssl_enabled_protocols": "TLSv1.3,SSLv3"},
+            "ssl.enabled.protocols=TLSv1.3,SSLv3: SSLv3 is not served, name some of",
         ),
-        ({"listeners": "SASL_SSL://:9093"}, "only PLAINTEXT and SASL_PLAINTEXT are served"),
+        (
+            {"listeners": "SSL://:9093", "ssl_protocol": "SSL"},
+            "ssl.protocol=SSL: it is not one of TLS, TLSv1",
+        ),
+        (
+            {"listeners": "SSL://:9093", "ssl_endpoint_identification_algorithm": "LDAPS"},
+            "LDAPS is neither https nor empty",
+        ),
+        ({"listeners": "SSL://:9093", "ssl_principal_mapping_rules": "RULE:a"}, "Invalid rule: `RULE:a`"),
+        ({"listeners": "SSL://:9093", "ssl_engine_factory_class": "a.B"}, "classes of Java can't be loaded"),
+        ({"listeners": "SSL://:9093", "ssl_provider": "BCJSSE"}, "ssl.provider=BCJSSE: TLS is OpenSSL's"),
+        ({"principal_builder_class": "a.B"}, "principals are those of org.apache.kafka"),
+        (
+            {"listeners": "SSL://a:1,CONTROLLER://a:2"},
+            "it has no entry for controller listener CONTROLLER, which listener SSL",
+        ),
         (
             {"listeners": "SASL_PLAINTEXT://a:1"},
             "sasl.enabled.mechanisms: GSSAPI is not served, name some of",
@@ -201,17 +217,20 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ),
         (
             {
+                "node_id": "1",
                 "listeners": "SASL_PLAINTEXT://a:1,CONTROLLER://a:2",
+                "listener_security_protocol_map": "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SSL",
                 "sasl_enabled_mechanisms": "SCRAM-SHA-256",
+                "controller_quorum_voters": "1@a:2,2@b:2",
             },
-            "listener SASL_PLAINTEXT speaks SASL_PLAINTEXT, only PLAINTEXT is served between nodes",
+            "listener SASL_PLAINTEXT speaks SASL_PLAINTEXT, only PLAINTEXT and SSL are served between nodes",
         ),
         (
             {
                 "listeners": "PLAINTEXT://a:1,CONTROLLER://a:2",
                 "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
             },
-            "controller listener CONTROLLER speaks SASL_PLAINTEXT, only PLAINTEXT is served between nodes",
+            "controller listener CONTROLLER speaks SASL_PLAINTEXT, only PLAINTEXT and SSL are served",
         ),
         ({"listeners": "INSIDE://:9092"}, "no entry in listener.security.protocol.map"),
         ({"listeners": "9092"}, "'9092' is not NAME://host:port"),
@@ -226,9 +245,9 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ),
         ({"advertised_listeners": "CONTROLLER://a:1"}, "CONTROLLER is not one of this node's listeners"),
         ({"advertised_listeners": "OTHER://a:1"}, "no entry in listener.security.protocol.map"),
-        ({"advertised_listeners": "SSL://a:1"}, "only PLAINTEXT and SASL_PLAINTEXT are served"),
+        ({"advertised_listeners": "SSL://a:1"}, "SSL is not one of this node's listeners"),
         ({"inter_broker_listener_name": "OTHER"}, "OTHER is not one of the broker's listeners"),
-        ({"security_inter_broker_protocol": "SSL"}, "SSL is not served"),
+        ({"security_inter_broker_protocol": "SSL"}, "no listener of the broker speaks SSL"),
         (
             {"inter_broker_listener_name": "PLAINTEXT", "security_inter_broker_protocol": "PLAINTEXT"},
             "set only one of",

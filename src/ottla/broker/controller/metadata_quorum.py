@@ -519,9 +519,8 @@ class MetadataQuorum:
         purpose = FETCH_PURPOSE if effect.request.API_KEY in _FETCHES else VOTE_PURPOSE
         response: Message | None = None
         try:
-            response = await self._peers.ask(
-                purpose, PeerAddress(*effect.to), effect.request, timeout_ms=effect.timeout_ms
-            )
+            to = PeerAddress(*effect.to, self._config.controller_listener.name)
+            response = await self._peers.ask(purpose, to, effect.request, timeout_ms=effect.timeout_ms)
         except PeerUnreachable as problem:
             log.debug("no answer purpose=%s to=%s:%d reason=%s", purpose, *effect.to, problem)
         except (KafkaError, ProtocolError) as problem:

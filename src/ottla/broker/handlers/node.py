@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.broker.replication.partitions import Partitions
     from ottla.broker.replication.produced_appends import ProducedAppends
     from ottla.broker.replication.replication import Replication
+    from ottla.broker.security.node_tls import NodeTls
     from ottla.broker.share.share_partitions import SharePartitions
     from ottla.broker.share.share_persister import ShareStatePersister
     from ottla.core.replica.fetch_sessions import FetchSessionCache
@@ -51,6 +52,11 @@ class Node(Cluster, Clock, Loop, Protocol):
     @property
     def server(self) -> Server:
         """The connections of clients."""
+        ...
+
+    @property
+    def tls(self) -> NodeTls | None:
+        """The TLS of the node's listeners, None where all is plaintext."""
         ...
 
     @property

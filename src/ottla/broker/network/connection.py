@@ -50,6 +50,8 @@ _TURN: Final = 4
 _MUTED: Final = 8
 
 _SIZE = struct.Struct(">i")
+_TLS_HANDSHAKE: Final = 0x1603
+"""The first two bytes of a TLS handshake, where a request has its size."""
 
 Buffers = Sequence[bytes | bytearray | memoryview]
 #: The bytes of an answer with its size in front; None when the request has none (acks=0).
@@ -375,7 +377,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         while end - position >= 4 and not self._closed:
             (size,) = _SIZE.unpack_from(data, position)
             if not 0 < size <= self._max_request_bytes:
-                self._refuse(f"a request of {size} bytes, allowed are 1 to {self._max_request_bytes}")
+                self._refuse(_size_problem(size, self._max_request_bytes))
                 return
             following = position + 4 + size
             if following > end:
@@ -547,3 +549,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.write(reply[0])
         else:
             self._transport.writelines(reply)
+
+
+def _size_problem(size: int, max_request_bytes: int) -> str:
+    if size >> 16 == _TLS_HANDSHAKE:
+        return "it speaks TLS, and this listener does not (listener.security.protocol.map)"
+    return f"a request of {size} bytes, allowed are 1 to {max_request_bytes}"

@@ -24,6 +24,7 @@ from ottla.config.setting import MAX_INT, Setting
 from ottla.core.settings import broker_settings
 
 if TYPE_CHECKING:
+    from ottla.broker.network.tls_connection import Handshakes, ListenerTls
     from ottla.core.quotas.address_rates import AddressRates
 
 log = logging.getLogger("ottla.broker")
@@ -98,6 +99,7 @@ class Server:
         self._controllers = self._group(config.controller_listeners)
         self.flood_log = FloodLog(self._loop, log)
         """For log lines that clients can cause."""
+        self._handshakes: Handshakes | None = None
         self._look_for_idle_at = 0.0
         self.on_closed: Callable[[ClientConnection], None] | None = None
         """Told of every connection that is gone."""
@@ -128,10 +130,12 @@ class Server:
         bound: socket.socket,
         dispatch: Dispatch,
         unauthenticated_request_bytes: int | None = None,
+        tls: ListenerTls | None = None,
     ) -> None:
         """Begin to accept on `bound`.
 
         unauthenticated_request_bytes: the largest request of a client before it is authenticated.
+        tls: that of the listener, None for plaintext.
         """
         group = self._group_of(listener_name)
         limits = group.limits
@@ -160,7 +164,10 @@ class Server:
             group.connections.add(connection)
             try:
                 self._prepare(accepted)
-                await self._loop.connect_accepted_socket(lambda: connection, accepted)
+                if tls is None:
+                    await self._loop.connect_accepted_socket(lambda: connection, accepted)
+                else:
+                    await self._connect_with_tls(connection, accepted, tls)
             except OSError:  # gone again
                 accepted.close()
                 self._closed(connection)
@@ -180,6 +187,25 @@ class Server:
         acceptor = Acceptor(listener_name, bound, limits, group.slot_freed, adopt, refuse)
         task = self._supervisor.spawn(f"accept-{listener_name}", acceptor.run())
         self._accepting[listener_name] = (task, bound)
+
+    async def _connect_with_tls(
+        self, connection: ClientConnection, accepted: socket.socket, tls: ListenerTls
+    ) -> None:
+        # Imported where it is used: a start without TLS does not pay for it.
+        from ottla.broker.network.tls_connection import Handshakes, TlsConnection
+
+        if self._handshakes is None:
+            self._handshakes = Handshakes(self._loop, self.flood_log)
+        protocol = TlsConnection(connection, tls, self._handshakes)
+        try:
+            await self._handshakes.begin(protocol)
+            if connection.closed:  # to make room, meanwhile
+                raise ConnectionAbortedError
+            await self._loop.connect_accepted_socket(lambda: protocol, accepted)
+        except BaseException:
+            self._handshakes.end(protocol)
+            accepted.close()
+            raise
 
     def limit_addresses(self, rates: AddressRates) -> None:
         """Refuse connections that come too early for the rate of their address."""

@@ -41,8 +41,9 @@ def address_of_broker(node: Cluster, node_id: int) -> PeerAddress | None:
     registered = node.image.brokers.get(node_id)
     if registered is None or registered.fenced:
         return None
-    endpoint = registered.endpoint(node.config.inter_broker_listener_name)
-    return None if endpoint is None else PeerAddress(endpoint.host, endpoint.port)
+    name = node.config.inter_broker_listener_name
+    endpoint = registered.endpoint(name)
+    return None if endpoint is None else PeerAddress(endpoint.host, endpoint.port, name)
 
 
 class BrokerRequests:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections import deque
+from collections.abc import Callable
 from typing import Final, NamedTuple, cast
 
 from ottla.protocol.apis import advertised_versions
@@ -34,10 +36,22 @@ class PeerUnreachable(Exception):
 
 
 class PeerAddress(NamedTuple):
-    """The address at which a node listens."""
+    """The address at which a node listens.
+
+    listener_name: that of the listener, by which this node's own settings say how it is secured.
+    """
 
     host: str
     port: int
+    listener_name: str = ""
+
+
+TlsTowards = Callable[[str], ssl.SSLContext | None]
+"""The TLS for connections to listeners of this name, None for plaintext."""
+
+
+def _no_tls(listener_name: str) -> None:
+    return None
 
 
 class _Waiting(NamedTuple):
@@ -50,8 +64,10 @@ class _Waiting(NamedTuple):
 class PeerConnections:
     """All connections of this node to others. Used on the event loop only."""
 
-    def __init__(self, client_id: str) -> None:
+    def __init__(self, client_id: str, tls: TlsTowards = _no_tls) -> None:
+        """tls: gives the TLS for connections to listeners of a name."""
         self._client_id = client_id
+        self._tls = tls
         self._connections: dict[tuple[str, PeerAddress], _Connection] = {}
         self._closed = False
 
@@ -76,7 +92,7 @@ class PeerConnections:
         if connection is None:
             if self._closed:
                 raise PeerUnreachable("this node is stopping")
-            connection = self._connections[key] = _Connection(self._client_id, key[1])
+            connection = self._connections[key] = _Connection(self._client_id, key[1], self._tls)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await connection.ask(request, version, client_id)
@@ -101,9 +117,11 @@ class PeerConnections:
 class _Connection:
     """One connection, made again when it is needed."""
 
-    def __init__(self, client_id: str, to: PeerAddress) -> None:
+    def __init__(self, client_id: str, to: PeerAddress, tls: TlsTowards) -> None:
         self._client_id = client_id
         self._to = to
+        self._tls = tls
+        self._told = ""
         self._protocol: _PeerProtocol | None = None
         self._versions: dict[int, tuple[int, int]] = {}
         self._connecting: asyncio.Task[None] | None = None
@@ -155,11 +173,20 @@ class _Connection:
             await asyncio.sleep(delay)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-                _, protocol = await loop.create_connection(_PeerProtocol, self._to.host, self._to.port)
+                tls = self._tls(self._to.listener_name)
+                _, protocol = await loop.create_connection(
+                    _PeerProtocol,
+                    self._to.host,
+                    self._to.port,
+                    ssl=tls,
+                    server_hostname=None if tls is None else self._to.host,
+                )
                 request = ApiVersionsRequest(client_software_name="ottla", client_software_version="1")
                 answer = await protocol.ask(request, 3, self._client_id)
         except (OSError, TimeoutError) as problem:
             self._later()
+            if isinstance(problem, ssl.SSLError):
+                self._tell(str(problem))
             raise PeerUnreachable(
                 f"{self._to.host}:{self._to.port}: {str(problem) or 'timed out'}"
             ) from problem
@@ -173,6 +200,13 @@ class _Connection:
         self._versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
         self._protocol = protocol
         self._backoff_seconds = 0.0
+        self._told = ""
+
+    def _tell(self, problem: str) -> None:
+        """Log a problem of TLS, which lasts until somebody acts, once."""
+        if problem != self._told:
+            self._told = problem
+            log.error("no TLS connection to another node to=%s:%d reason=%s", *self._to[:2], problem)
 
     def _later(self) -> None:
         self._backoff_seconds = min(

@@ -18,7 +18,9 @@ ListConfigResources: v0 was ListClientMetricsResources and knows those only, v1 
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -31,6 +33,7 @@ from ottla.core.decisions.config_changes import (
     MAX_ID_DIGITS,
     Operation,
     change_configs,
+    changed_values,
     check_dynamic,
     replace_configs,
 )
@@ -96,7 +99,11 @@ class _Resource(Protocol):
     resource_name: str
 
 
-R = TypeVar("R", bound=_Resource)
+class _Named(Protocol):
+    name: str
+
+
+R = TypeVar("R", AlterConfigsResource, IncrementalAlterConfigsResource)
 T = TypeVar("T")
 
 MAX_SETTINGS = 1 << 18
@@ -110,6 +117,8 @@ TOO_MANY_SETTINGS = InvalidRequest("The request asks for too many settings: ask 
 Describe = Callable[[], list[ConfigEntry]]
 Alike = dict[tuple[Hashable, frozenset[str]], list[DescribeConfigsResourceResult]]
 """The settings in an answer by what they depend on: most topics of a cluster have the same."""
+
+_LISTENERS_TLS = re.compile(r"listener\.name\.[^.]+\.ssl\.")
 
 TOO_MANY_CHANGES = "Excessively large number of changes per request."
 
@@ -241,10 +250,15 @@ async def alter_configs(
 ) -> AlterConfigsResponse:
     """Replace all values of each resource: checked as far as it concerns this node, then passed on."""
 
+    refused_keys = await _refused_keys(node, request.resources, _replaced_values)
+
     def settle(resource: AlterConfigsResource) -> bool:
         _check_replacement(resource)
         names = (config.name for config in resource.configs)
-        _check_broker_resource(node, (resource.resource_type, resource.resource_name), names)
+        key = (resource.resource_type, resource.resource_name)
+        _check_broker_resource(node, key, names)
+        if key in refused_keys:
+            raise refused_keys[key]
         return False
 
     outcomes, passed_on = _settle(request.resources, settle)
@@ -263,6 +277,7 @@ async def incremental_alter_configs(
     node: Node, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Change single values of each resource. The levels of loggers change here and now, and are not kept."""
+    refused_keys = await _refused_keys(node, request.resources, _changed_values)
 
     def settle(resource: IncrementalAlterConfigsResource) -> bool:
         changes = _changes(resource)
@@ -273,6 +288,8 @@ async def incremental_alter_configs(
             _change_loggers(changes, request.validate_only)
             return True
         _check_broker_resource(node, key, (name for name, _, _ in changes))
+        if key in refused_keys:
+            raise refused_keys[key]
         return False
 
     outcomes, passed_on = _settle(request.resources, settle)
@@ -439,6 +456,45 @@ def _check_broker_resource(node: Node, key: ResourceKey, names: Iterable[str]) -
         if name:
             _require_own_id(node, name, "Node", ",")
         check_dynamic(names, per_broker=bool(name))
+
+
+async def _refused_keys(
+    node: Node, resources: Sequence[R], values_after: Callable[[Mapping[str, str], R], Mapping[str, str]]
+) -> dict[ResourceKey, KafkaError]:
+    """The resources whose new TLS settings this node can't use: files are read, in a thread."""
+    refused: dict[ResourceKey, KafkaError] = {}
+    brokers = [each for each in resources if each.resource_type == BROKER_RESOURCE]
+    for resource in brokers:
+        own, tls, image = (BROKER_RESOURCE, str(node.node_id)), node.tls, node.image
+        if tls is None or resource.resource_name != own[1] or not _names_tls(resource.configs):
+            continue
+        try:
+            after = values_after(image.configs.get(own, {}), resource)
+            layers = node.config.layers.with_dynamic(image.configs.get((BROKER_RESOURCE, ""), {}), after)
+            await asyncio.to_thread(tls.check, layers)
+        except KafkaError as error:
+            refused[own] = error
+        except ValueError as problem:  # of key stores
+            refused[own] = InvalidRequest(str(problem))
+        break  # a second one with the same name is refused anyway
+    return refused
+
+
+def _names_tls(configs: Iterable[_Named]) -> bool:
+    return any(_LISTENERS_TLS.match(each.name) for each in configs)
+
+
+def _replaced_values(before: Mapping[str, str], resource: AlterConfigsResource) -> Mapping[str, str]:
+    return {each.name: each.value for each in resource.configs if each.value is not None}
+
+
+def _changed_values(
+    before: Mapping[str, str], resource: IncrementalAlterConfigsResource
+) -> Mapping[str, str]:
+    changes = _changes(resource)
+    _check_changes(changes)
+    typed = [(name, Operation(operation), value) for name, operation, value in changes]
+    return changed_values(BROKER_RESOURCE, before, typed)[1]
 
 
 def _change_loggers(changes: list[tuple[str, int, str | None]], validate_only: bool) -> None:
