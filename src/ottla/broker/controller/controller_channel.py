@@ -122,7 +122,13 @@ class ControllerChannel:
         def wrapped() -> Message:
             nonlocal enveloped
             if enveloped is None:
-                enveloped = envelope.wrap_request(header, request, session.principal, session.client_host)
+                enveloped = envelope.wrap_request(
+                    header,
+                    request,
+                    session.principal,
+                    session.client_host,
+                    token_authenticated=session.token_authenticated,
+                )
             return enveloped
 
         async def local() -> Message:

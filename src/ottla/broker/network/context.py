@@ -62,6 +62,7 @@ class Session:
         "principal",
         "sasl",
         "throttle_ms",
+        "token_authenticated",
     )
 
     def __init__(
@@ -70,10 +71,14 @@ class Session:
         listener_name: str,
         principal: str = ANONYMOUS,
         connection: Connection | None = None,
+        *,
+        token_authenticated: bool = False,
     ) -> None:
         self.client_host = client_host
         self.listener_name = listener_name
         self.principal = principal
+        self.token_authenticated = token_authenticated
+        """Whether a delegation token proved the principal."""
         self.connection = connection
         """For objects that live as long as the connection; None for a request that came another way."""
         self.known_header: KnownHeader | None = None

@@ -130,6 +130,7 @@ class SaslListener:
                     reply += _framed(header, effect)
                 case BecomeAuthenticated(principal, _):
                     connection.session.principal = str(principal)
+                    connection.session.token_authenticated = principal.token_authenticated
                     connection.lift_request_limit()
                 case CloseLater(reason, delay_ms):
                     self._flood_log.warn(

@@ -29,6 +29,7 @@ _NOT_PASSED_ON = {
     ApiKey.API_VERSIONS,
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
 }
 PASSED_ON = frozenset((FAMILIES.keys() & CONTROLLER_FAMILIES.keys()) - _NOT_PASSED_ON)
@@ -36,7 +37,7 @@ PASSED_ON = frozenset((FAMILIES.keys() & CONTROLLER_FAMILIES.keys()) - _NOT_PASS
 
 async def envelope(node: Node, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
     """Handle the request inside as if it had come here. Raises KafkaError."""
-    header, inside, principal, client_host = unwrap_request(request)
+    header, inside, principal, token_authenticated, client_host = unwrap_request(request)
     if header.api_key not in PASSED_ON:
         raise InvalidRequest(f"API key {header.api_key} can't be passed on in an envelope")
     inner = RequestContext(
@@ -44,7 +45,12 @@ async def envelope(node: Node, context: RequestContext, request: EnvelopeRequest
         header.api_version,
         header.correlation_id,
         header.client_id,
-        Session(client_host, context.session.listener_name, principal),
+        Session(
+            client_host,
+            context.session.listener_name,
+            principal,
+            token_authenticated=token_authenticated,
+        ),
     )
     try:
         response = node.answer_as_controller(inner, inside)
