@@ -54,6 +54,7 @@ from ottla.broker.replication.replication import Replication
 from ottla.broker.share.share_persister import ShareStatePersister
 from ottla.broker.supervisor import Supervisor
 from ottla.config.errors import ConfigError, UserError
+from ottla.config.setting import Setting
 from ottla.core.decisions.topic_names import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from ottla.core.image.image import EndpointImage, MetadataDelta, MetadataImage
 from ottla.core.replica.fetch_sessions import FetchSessionCache
@@ -63,6 +64,7 @@ from ottla.storage.errors import StorageError
 from ottla.storage.log_directory import META_PROPERTIES, LogDirectory
 
 if TYPE_CHECKING:
+    from ottla.broker.peers.login import NodeLogin
     from ottla.broker.quotas.address_quotas import AddressQuotas
     from ottla.broker.share.share_partitions import SharePartitions
 
@@ -87,7 +89,24 @@ class Broker:
         self.loop = asyncio.get_running_loop()
         self.failed = False
         self._on_failure = on_failure
-        self.peers = PeerConnections(f"ottla-{config.node_id}")
+        self.peers = PeerConnections(
+            f"ottla-{config.node_id}",
+            self._login_at(
+                config.inter_broker_listener_name,
+                config.inter_broker_protocol,
+                broker_settings.SASL_MECHANISM_INTER_BROKER_PROTOCOL,
+            ),
+        )
+        """Connections to other brokers."""
+        self.controller_peers = PeerConnections(
+            f"ottla-{config.node_id}",
+            self._login_at(
+                config.controller_listener.name,
+                config.controller_listener.security_protocol,
+                broker_settings.SASL_MECHANISM_CONTROLLER_PROTOCOL,
+            ),
+        )
+        """Connections to controllers."""
         self.broker_requests = BrokerRequests(self, self.peers)
         self.supervisor = Supervisor(self._task_died)
         """Owns the background tasks of the broker."""
@@ -231,13 +250,13 @@ class Broker:
         ):
             from ottla.broker.controller.cluster_identity import identify_cluster
 
-            cluster_id = await identify_cluster(config, self.peers)
+            cluster_id = await identify_cluster(config, self.controller_peers)
         self.log_directory = LogDirectory.open(
             config.log_directory, node_id=config.node_id, cluster_id=cluster_id
         )
         spawn = self.controller_supervisor.spawn
         self.quorum = MetadataQuorum.open(
-            self.log_directory, config, self.peers, now_ms=self.now_ms, spawn=spawn
+            self.log_directory, config, self.controller_peers, now_ms=self.now_ms, spawn=spawn
         )
         self.controller = await Controller.open(self.quorum, config, now_ms=self.now_ms, spawn=spawn)
         self._take_quotas()
@@ -383,15 +402,36 @@ class Broker:
 
     async def _listen_with_sasl(self, listener: Listener, bound: socket.socket, dispatch: Dispatch) -> None:
         # Imported where it is used: a start without SASL does not pay for it.
+        from ottla.broker.sasl_settings import enabled_mechanisms
         from ottla.broker.security.credentials import MetadataCredentials
         from ottla.broker.security.sasl_listener import SaslListener
+        from ottla.core.security.sasl.oauthbearer import OAUTHBEARER
 
-        credentials = MetadataCredentials(self)
+        validator = None
+        if OAUTHBEARER in enabled_mechanisms(self.config.layers, listener.name):
+            from ottla.broker.security.bearer_validators import bearer_validator
+
+            validator = bearer_validator(self.config.layers, listener.name)
+            self.controller_supervisor.spawn(f"keys-of-{listener.name}", validator.run())
         sasl = SaslListener(
-            listener.name, dispatch, self.config, credentials, self.now_ms, self.server.flood_log
+            listener.name,
+            dispatch,
+            self.config,
+            MetadataCredentials(self),
+            self.now_ms,
+            self.server.flood_log,
+            validator,
         )
         limit_bytes = self.config[broker_settings.SASL_SERVER_MAX_RECEIVE_SIZE]
         await self.server.listen(listener.name, bound, sasl, limit_bytes)
+
+    def _login_at(self, listener_name: str, protocol: str, mechanism: Setting[str]) -> NodeLogin | None:
+        """As whom this node logs in to others at the listener of this name; None where nobody has to."""
+        if protocol != SASL_PLAINTEXT or not self.config.reaches_nodes:
+            return None
+        from ottla.broker.security.node_logins import node_login
+
+        return node_login(self.config, listener_name, self.config[mechanism])
 
     def _endpoints(self, listeners: Iterable[Listener]) -> list[EndpointImage]:
         return [
@@ -442,6 +482,7 @@ class Broker:
         await self.controller_supervisor.stop()
         await self.server.stop()
         self.peers.close()
+        self.controller_peers.close()
         for bound in self._sockets.values():
             bound.close()
         directory = getattr(self, "log_directory", None)
@@ -469,6 +510,7 @@ class Broker:
         await self.server.stop()
         await self.controller_supervisor.stop()
         self.peers.close()
+        self.controller_peers.close()
         try:
             self.log_directory.close(clean=not self.failed, broker_epoch=self.lifecycle.broker_epoch)
         except OSError as problem:

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from ottla.broker.listeners import (
     BROKER,
     CONTROLLER,
+    PLAINTEXT,
     SASL_PLAINTEXT,
     Listener,
     Listeners,
@@ -35,6 +36,7 @@ from ottla.core.settings.broker_settings import (
     without_listener,
 )
 from ottla.core.settings.config_layers import BrokerLayers, GroupConfig, TopicConfig
+from ottla.core.settings.oauthbearer_settings import OAUTHBEARER_BROKER_SETTINGS
 from ottla.core.settings.schema_validation_settings import SCHEMA_VALIDATION_BROKER_SETTINGS
 
 log = logging.getLogger("ottla.broker")
@@ -49,6 +51,7 @@ BROKER_TABLE: Final = Table(
     settings={
         **{name: setting for name, setting in BROKER_SETTINGS.items() if name not in DYNAMIC_ONLY},
         **SCHEMA_VALIDATION_BROKER_SETTINGS,
+        **OAUTHBEARER_BROKER_SETTINGS,
     },
     prefixes=(LISTENER_PREFIX, "config.providers.", "rsm.config.", "rlmm.config."),
     variables="OTTLA_BROKER_",
@@ -75,11 +78,11 @@ class BrokerConfig:
         roles: tuple[str, ...] = settings[broker_settings.PROCESS_ROLES]
         self.roles = frozenset(roles)
         self._listeners: Listeners = read_listeners(settings, self.roles)
-        _require_sasl_settings(settings, self.layers, self._listeners)
         quorum = read_quorum_addresses(settings, self.node_id, self.roles, self._listeners)
         self.quorum_voters: Mapping[int, Address] = quorum.voters
         self.quorum_bootstrap_servers = quorum.bootstrap_servers
         self.quorum_alone = quorum.alone
+        self._require_sasl_settings(settings)
         self.log_directory = _log_directory(settings)
 
     @classmethod
@@ -139,6 +142,17 @@ class BrokerConfig:
         return self._listeners.inter_broker_name
 
     @property
+    def inter_broker_protocol(self) -> str:
+        """The security protocol of that listener."""
+        name = self.inter_broker_listener_name
+        return next((each.security_protocol for each in self.listeners if each.name == name), PLAINTEXT)
+
+    @property
+    def reaches_nodes(self) -> bool:
+        """Whether there are, or may come, other nodes that this one has to reach."""
+        return not self.quorum_alone or bool(self.controller_listeners)
+
+    @property
     def rack(self) -> str | None:
         """The broker's rack, for placing replicas."""
         return self[broker_settings.BROKER_RACK]
@@ -155,6 +169,40 @@ class BrokerConfig:
     def for_group(self, group_id: str, image: MetadataImage) -> GroupConfig:
         """The settings that hold for a group now."""
         return GroupConfig(self.layers, image.configs.get((GROUP_RESOURCE, group_id), {}))
+
+    def _require_sasl_settings(self, settings: Settings) -> None:
+        """Check the settings of listeners with SASL, and of logins at other nodes. Raises ConfigError."""
+        own = (*self.listeners, *self.controller_listeners)
+        used = [*own, self.controller_listener] if self.reaches_nodes else own
+        if all(listener.security_protocol != SASL_PLAINTEXT for listener in used):
+            return
+        # Imported where it is used: a start without SASL does not pay for it.
+        from ottla.broker.sasl_settings import node_login_problem, sasl_problem
+
+        for listener in own:
+            if listener.security_protocol == SASL_PLAINTEXT:
+                problem = sasl_problem(self.layers, listener.name)
+                if problem is not None:
+                    raise settings.refusal(*problem)
+        if not self.reaches_nodes:
+            return
+        own_names = {listener.name for listener in own}
+        for name, protocol, mechanism in (
+            (
+                self.inter_broker_listener_name,
+                self.inter_broker_protocol,
+                broker_settings.SASL_MECHANISM_INTER_BROKER_PROTOCOL,
+            ),
+            (
+                self.controller_listener.name,
+                self.controller_listener.security_protocol,
+                broker_settings.SASL_MECHANISM_CONTROLLER_PROTOCOL,
+            ),
+        ):
+            if protocol == SASL_PLAINTEXT:
+                problem = node_login_problem(self.layers, name, mechanism, listens=name in own_names)
+                if problem is not None:
+                    raise settings.refusal(*problem)
 
     def follow(self, image: MetadataImage) -> None:
         """Take over the dynamic values of the metadata."""
@@ -175,17 +223,6 @@ def _node_id(settings: Settings) -> int:
     if settings.is_given("node.id") and broker_id != node_id:
         raise settings.refusal("broker.id", f"it must be the same as node.id={node_id}, or be left out")
     return broker_id
-
-
-def _require_sasl_settings(settings: Settings, layers: BrokerLayers, listeners: Listeners) -> None:
-    """Check the settings of the listeners that authenticate clients. Raises ConfigError."""
-    for listener in listeners.broker:
-        if listener.security_protocol == SASL_PLAINTEXT:
-            from ottla.broker.sasl_settings import sasl_problem
-
-            problem = sasl_problem(layers, listener.name)
-            if problem is not None:
-                raise settings.refusal(*problem)
 
 
 def _log_directory(settings: Settings) -> Path:

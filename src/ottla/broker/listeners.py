@@ -2,8 +2,7 @@
 
 The listeners named in controller.listener.names belong to the controller, the others to the broker. A node
 has those of its roles and no others; a single node with both roles needs no controller listener, because no
-other node looks for its controller. PLAINTEXT is served, and SASL_PLAINTEXT for clients: nodes reach each
-other without authentication.
+other node looks for its controller. PLAINTEXT and SASL_PLAINTEXT are served.
 """
 
 from __future__ import annotations
@@ -68,8 +67,12 @@ def read_listeners(settings: Settings, roles: frozenset[str]) -> Listeners:
         )
     )
     _require_listeners_of_roles(settings, roles, own, controllers, clients)
-    _require_plaintext_between_nodes(settings, own, controllers)
-    substitute = Listener(controller_names[0], clients[0].host if clients else "", DEFAULT_CONTROLLER_PORT)
+    substitute = Listener(
+        controller_names[0],
+        clients[0].host if clients else "",
+        DEFAULT_CONTROLLER_PORT,
+        _served_protocol(settings, "listener.security.protocol.map", controller_names[0], protocols),
+    )
     return Listeners(
         broker=own,
         advertised=clients,
@@ -115,27 +118,6 @@ def _require_listeners_of_roles(
             )
 
 
-def _require_plaintext_between_nodes(
-    settings: Settings, own: Sequence[Listener], controllers: Sequence[Listener]
-) -> None:
-    """Nodes can't authenticate to each other. A node that no other one reaches needs no listener for that."""
-    for listener in controllers:
-        if listener.security_protocol != PLAINTEXT:
-            raise settings.refusal(
-                "listeners",
-                f"controller listener {listener.name} speaks {listener.security_protocol}, only {PLAINTEXT} "
-                "is served between nodes",
-            )
-    if controllers and own:
-        name = _inter_broker_name(settings, own)
-        protocol = next(each.security_protocol for each in own if each.name == name)
-        if protocol != PLAINTEXT:
-            raise settings.refusal(
-                "inter.broker.listener.name",
-                f"listener {name} speaks {protocol}, only {PLAINTEXT} is served between nodes: name another",
-            )
-
-
 def _protocol_map(settings: Settings, controller_names: Sequence[str]) -> dict[str, str]:
     name = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
@@ -162,12 +144,7 @@ def _parse(
         if match is None or int(match["port"]) > 65535:
             raise settings.refusal(setting, f"{text!r} is not NAME://host:port")
         name = match["name"].upper()
-        protocol = protocols.get(name)
-        if protocol is None:
-            raise settings.refusal(setting, f"listener {name} has no entry in listener.security.protocol.map")
-        if protocol not in SERVED:
-            served = " and ".join(SERVED)
-            raise settings.refusal(setting, f"listener {name} speaks {protocol}, only {served} are served")
+        protocol = _served_protocol(settings, setting, name, protocols)
         listeners.append(Listener(name, match["host"].strip("[]"), int(match["port"]), protocol))
     names = [listener.name for listener in listeners]
     if len(set(names)) != len(names):
@@ -177,6 +154,16 @@ def _parse(
         if len(set(places)) != len(places):
             raise settings.refusal(setting, "each listener must have a different port")
     return tuple(listeners)
+
+
+def _served_protocol(settings: Settings, setting: str, name: str, protocols: dict[str, str]) -> str:
+    protocol = protocols.get(name)
+    if protocol is None:
+        raise settings.refusal(setting, f"listener {name} has no entry in listener.security.protocol.map")
+    if protocol not in SERVED:
+        served = " and ".join(SERVED)
+        raise settings.refusal(setting, f"listener {name} speaks {protocol}, only {served} are served")
+    return protocol
 
 
 def _advertised(
@@ -216,7 +203,7 @@ def _inter_broker_name(settings: Settings, own: Sequence[Listener]) -> str:
         protocol = settings[broker_settings.SECURITY_INTER_BROKER_PROTOCOL]
         if protocol not in SERVED:
             raise settings.refusal(
-                "security.inter.broker.protocol", f"{protocol} is not served, only {PLAINTEXT} is"
+                "security.inter.broker.protocol", f"{protocol} is not served, only {' and '.join(SERVED)} are"
             )
         return next((each.name for each in own if each.security_protocol == protocol), own[0].name)
     if settings.is_given("security.inter.broker.protocol"):

@@ -204,14 +204,54 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
                 "listeners": "SASL_PLAINTEXT://a:1,CONTROLLER://a:2",
                 "sasl_enabled_mechanisms": "SCRAM-SHA-256",
             },
-            "listener SASL_PLAINTEXT speaks SASL_PLAINTEXT, only PLAINTEXT is served between nodes",
+            "sasl.mechanism.inter.broker.protocol: GSSAPI is not served, name some of",
+        ),
+        (
+            {
+                "listeners": "SASL_PLAINTEXT://a:1,CONTROLLER://a:2",
+                "sasl_enabled_mechanisms": "SCRAM-SHA-256",
+                "sasl_mechanism_inter_broker_protocol": "SCRAM-SHA-512",
+            },
+            "nodes log in to each other at listener SASL_PLAINTEXT, where sasl.enabled.mechanisms has "
+            "SCRAM-SHA-256: name one of these",
+        ),
+        (
+            {
+                "listeners": "SASL_PLAINTEXT://a:1,CONTROLLER://a:2",
+                "sasl_enabled_mechanisms": "SCRAM-SHA-256",
+                "sasl_mechanism_inter_broker_protocol": "SCRAM-SHA-256",
+            },
+            "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config: it is not set",
         ),
         (
             {
                 "listeners": "PLAINTEXT://a:1,CONTROLLER://a:2",
                 "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+                "sasl_enabled_mechanisms": "SCRAM-SHA-256",
             },
-            "controller listener CONTROLLER speaks SASL_PLAINTEXT, only PLAINTEXT is served between nodes",
+            "sasl.mechanism.controller.protocol: GSSAPI is not served",
+        ),
+        (
+            {
+                "process_roles": "broker",
+                "node_id": "4",
+                "controller_quorum_bootstrap_servers": "c:2",
+                "listeners": "PLAINTEXT://a:1",
+                "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL",
+            },
+            "listener CONTROLLER speaks SSL, only PLAINTEXT and SASL_PLAINTEXT are served",
+        ),
+        (
+            {"listeners": "SASL_PLAINTEXT://a:1", "sasl_enabled_mechanisms": "OAUTHBEARER"},
+            "sasl.oauthbearer.jwks.endpoint.url: OAUTHBEARER needs it at listener SASL_PLAINTEXT",
+        ),
+        (
+            {
+                "listeners": "SASL_PLAINTEXT://a:1",
+                "sasl_enabled_mechanisms": "SCRAM-SHA-256",
+                "sasl_server_callback_handler_class": "my.LdapHandler",
+            },
+            "my.LdapHandler can't be loaded, so SCRAM-SHA-256 would be checked by other rules",
         ),
         ({"listeners": "INSIDE://:9092"}, "no entry in listener.security.protocol.map"),
         ({"listeners": "9092"}, "'9092' is not NAME://host:port"),

@@ -67,7 +67,7 @@ class ChannelNode(Protocol):
     @property
     def controller(self) -> Controller: ...
     @property
-    def peers(self) -> PeerConnections: ...
+    def controller_peers(self) -> PeerConnections: ...
     def controller_address(self) -> PeerAddress | None:
         """Where the active controller listens; None while no leader is known, or when it is this node."""
         ...
@@ -204,7 +204,9 @@ class ControllerChannel:
         assert request.API_KEY is not None
         purpose = PURPOSES.get(ApiKey(request.API_KEY), OTHER_PURPOSE)
         left_ms = max(1, int((deadline - node.loop.time()) * 1000))
-        asking = asyncio.ensure_future(node.peers.ask(purpose, leader, request, timeout_ms=left_ms))
+        asking = asyncio.ensure_future(
+            node.controller_peers.ask(purpose, leader, request, timeout_ms=left_ms)
+        )
         try:
             while not asking.done():
                 await asyncio.wait([asking], timeout=LAST_LOOK_SECONDS)

@@ -80,7 +80,7 @@ class Cluster:
         )
         self.config = {broker_settings.REQUEST_TIMEOUT_MS: 5_000, **{each: each.default for each in windows}}
         self.client_quotas = ClientQuotas(cast(Any, self.config), self.loop)
-        self.peers = SimpleNamespace(ask=self._ask)
+        self.controller_peers = SimpleNamespace(ask=self._ask)
         self._dispatcher = Dispatcher(cast(Any, self), controller_table())
         self.channel = ControllerChannel(cast(Any, self), self.answer_as_controller)
 

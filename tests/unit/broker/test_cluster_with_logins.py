@@ -1,0 +1,74 @@
+"""Three nodes that log in to each other, in one process: by each mechanism, and with one of them stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.broker import Broker
+from ottla.broker.controller.topic_creation import create_topics
+from ottla.broker.peers.peers import PeerAddress, PeerConnections, PeerUnreachable
+from ottla.protocol.messages.create_topics_request import CreatableTopic
+from ottla.protocol.messages.metadata_request import MetadataRequest
+from support.nodes.in_process_cluster import BOTH, nodes
+
+PLAIN_LOGIN = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="node" password="secret" user_node="secret";'
+)
+#: Both listeners ask for a login, whatever their names say.
+SETTINGS = {
+    "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    "listener.name.plaintext.plain.sasl.jaas.config": PLAIN_LOGIN,
+    "listener.name.controller.plain.sasl.jaas.config": PLAIN_LOGIN,
+    "connections.max.reauth.ms": "2000",
+}
+
+
+def in_sync(broker: Broker, topic: str) -> set[int]:
+    found = broker.image.topics.get(topic)
+    sets = [] if found is None else [set(each.isr) for each in found.partitions.values()]
+    return set.intersection(*sets) if sets else set()
+
+
+async def create(broker: Broker, topic: str) -> None:
+    wanted = CreatableTopic(name=topic, num_partitions=3, replication_factor=3)
+    answer: Any = await create_topics(broker, [wanted])
+    assert answer.topics[0].error_code == 0, answer.topics[0].error_message
+
+
+@pytest.mark.parametrize("kind", ["plain"])
+def test_nodes_log_in_to_each_other(tmp_path: Path, kind: str) -> None:
+    async def main() -> None:
+        async with nodes(tmp_path, {1: BOTH, 2: BOTH, 3: BOTH}, SETTINGS) as cluster:
+            await cluster.start(1, 2, 3)
+            await create(cluster.running[1], "orders")
+            await cluster.until(lambda: in_sync(cluster.running[1], "orders") == {1, 2, 3})
+            principals = {
+                each.session.principal
+                for broker in cluster.running.values()
+                for each in (*broker.server._clients.connections, *broker.server._controllers.connections)
+            }
+            assert principals <= {"User:node", "User:ANONYMOUS"}  # the latter: not authenticated yet
+            # a node without the login gets nowhere
+            stranger = PeerConnections("stranger")
+            with pytest.raises(PeerUnreachable):
+                to = PeerAddress("127.0.0.1", cluster.ports[1][0])
+                await stranger.ask("test", to, MetadataRequest(topics=[]), timeout_ms=3000)
+            stranger.close()
+            active = cluster.active
+            assert active is not None
+            await cluster.stop(active.node_id)
+            left = next(iter(cluster.running.values()))
+            await cluster.until(lambda: cluster.active is not None)
+            await cluster.until(lambda: in_sync(left, "orders") == set(cluster.running))
+            await cluster.start(active.node_id)
+            await cluster.until(lambda: in_sync(left, "orders") == {1, 2, 3})
+
+    asyncio.run(asyncio.wait_for(main(), 90))
