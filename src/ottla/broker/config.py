@@ -9,7 +9,8 @@ static ones.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -36,8 +37,10 @@ from ottla.core.settings.broker_settings import (
     without_listener,
 )
 from ottla.core.settings.config_layers import BrokerLayers, GroupConfig, TopicConfig
+from ottla.core.settings.formatting_settings import ADD_SCRAM, FORMATTING_SETTINGS
 from ottla.core.settings.oauthbearer_settings import OAUTHBEARER_BROKER_SETTINGS
 from ottla.core.settings.schema_validation_settings import SCHEMA_VALIDATION_BROKER_SETTINGS
+from ottla.protocol.schema import Message
 
 log = logging.getLogger("ottla.broker")
 
@@ -52,6 +55,7 @@ BROKER_TABLE: Final = Table(
         **{name: setting for name, setting in BROKER_SETTINGS.items() if name not in DYNAMIC_ONLY},
         **SCHEMA_VALIDATION_BROKER_SETTINGS,
         **OAUTHBEARER_BROKER_SETTINGS,
+        **FORMATTING_SETTINGS,
     },
     prefixes=(LISTENER_PREFIX, "config.providers.", "rsm.config.", "rlmm.config."),
     variables="OTTLA_BROKER_",
@@ -161,6 +165,15 @@ class BrokerConfig:
     def static(self) -> Mapping[str, str]:
         """The static values as given."""
         return self._static
+
+    def first_users(self) -> Sequence[Message]:
+        """The users of a cluster that is formatted now (ottla.format.add.scram), with salts of their own."""
+        text = self[ADD_SCRAM]
+        if text is None:
+            return ()
+        from ottla.core.decisions.first_users import first_users
+
+        return first_users(text.value, secrets.token_bytes)
 
     def for_topic(self, topic: str, image: MetadataImage) -> TopicConfig:
         """The settings that hold for a topic now."""
@@ -272,6 +285,19 @@ def _authorizer(settings: Settings) -> _Problem | None:
     return (setting.name, "authorization is not served: leave it out") if settings[setting] else None
 
 
+def _first_users(settings: Settings) -> _Problem | None:
+    text = settings[ADD_SCRAM]
+    if text is None:
+        return None
+    from ottla.core.decisions.first_users import UnusableUser, first_users
+
+    try:
+        first_users(text.value, bytes)
+    except UnusableUser as problem:
+        return ADD_SCRAM.name, str(problem)
+    return None
+
+
 def _protecting_classes(settings: Settings) -> _Problem | None:
     """Classes that refuse requests, bound clients or look up secrets: without them the node would be open."""
     classes: tuple[Setting[Any], ...] = (
@@ -292,4 +318,5 @@ _CHECKS: Final[tuple[Callable[[Settings], _Problem | None], ...]] = (
     _request_memory,
     _authorizer,
     _protecting_classes,
+    _first_users,
 )

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import hmac
 from collections import OrderedDict
-from typing import Final, Protocol, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from ottla.broker.controller.metadata_formatting import bootstrap_records
 from ottla.broker.parts import Clock, Cluster
 from ottla.broker.token_settings import token_rules
 from ottla.core.decisions.delegation_tokens import token_of_record
+from ottla.core.image.features import METADATA_VERSION
 from ottla.core.security.delegation_tokens import token_credential
 from ottla.core.security.principals import parse_principal
 from ottla.core.security.sasl.scram import ScramCredential, ScramMechanism, TokenCredential
 from ottla.protocol.records.user_scram_credential_record import UserScramCredentialRecord
+from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.storage.log_directory import LogDirectory
 
 KEPT_TOKEN_CREDENTIALS: Final = 1_000
 """Each costs 4,096 iterations (2 ms), which a client that logs in again need not pay for."""
@@ -26,26 +33,47 @@ class CredentialsNode(Cluster, Clock, Protocol):
         """The cluster's id."""
         ...
 
+    @property
+    def log_directory(self) -> LogDirectory:
+        """The data directory."""
+        ...
+
 
 class MetadataCredentials:
     """The credentials in the image of a node."""
 
-    __slots__ = ("_node", "_of_tokens")
+    __slots__ = ("_first_users", "_node", "_of_tokens")
 
     def __init__(self, node: CredentialsNode) -> None:
         self._node = node
+        self._first_users: Mapping[tuple[int, str], Message] | None = None
         # By mechanism, token id and secret: nothing else of a token makes its credential.
         self._of_tokens: OrderedDict[tuple[ScramMechanism, str, bytes], ScramCredential] = OrderedDict()
 
     def user(self, mechanism: ScramMechanism, name: str) -> ScramCredential | None:
         """The user's credential, or None."""
-        record = self._node.image.scram_credentials.get((mechanism.number, name))
+        record = self._users().get((mechanism.number, name))
         if record is None:
             return None
         kept = cast(UserScramCredentialRecord, record)
         return ScramCredential(
             bytes(kept.salt), bytes(kept.stored_key), bytes(kept.server_key), kept.iterations
         )
+
+    def _users(self) -> Mapping[tuple[int, str], Message]:
+        """The users; those of the directory's formatting as long as no metadata is known to be committed.
+
+        Controllers that log in to each other by SCRAM would never have a leader otherwise.
+        """
+        image = self._node.image
+        if METADATA_VERSION in image.features:
+            self._first_users = None
+            return image.scram_credentials
+        if self._first_users is None:
+            records = bootstrap_records(self._node.log_directory.path)
+            users = (each for each in records if isinstance(each, UserScramCredentialRecord))
+            self._first_users = {(each.mechanism, each.name): each for each in users}
+        return self._first_users
 
     def token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
         """The credential of a delegation token that has not expired, or None."""
