@@ -31,6 +31,7 @@ from ottla.broker.controller.controller_channel import ControllerChannel
 from ottla.broker.controller.controller_registration import register_controller
 from ottla.broker.controller.controller_work import ControllerWork
 from ottla.broker.controller.lifecycle import BrokerLifecycle, RegistrationRefused
+from ottla.broker.controller.metadata_formatting import bootstrap_records
 from ottla.broker.controller.metadata_quorum import MetadataQuorum
 from ottla.broker.coordinators.coordinator_partitions import CoordinatorPartitions
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
@@ -417,7 +418,7 @@ class Broker:
             listener.name,
             dispatch,
             self.config,
-            MetadataCredentials(self),
+            MetadataCredentials(self, lambda: bootstrap_records(self.log_directory.path)),
             self.now_ms,
             self.server.flood_log,
             validator,

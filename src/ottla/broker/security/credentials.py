@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hmac
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol, cast
 
-from ottla.broker.controller.metadata_formatting import bootstrap_records
 from ottla.broker.parts import Clock, Cluster
 from ottla.broker.token_settings import token_rules
 from ottla.core.decisions.delegation_tokens import token_of_record
@@ -17,9 +16,6 @@ from ottla.core.security.principals import parse_principal
 from ottla.core.security.sasl.scram import ScramCredential, ScramMechanism, TokenCredential
 from ottla.protocol.records.user_scram_credential_record import UserScramCredentialRecord
 from ottla.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from ottla.storage.log_directory import LogDirectory
 
 KEPT_TOKEN_CREDENTIALS: Final = 1_000
 """Each costs 4,096 iterations (2 ms), which a client that logs in again need not pay for."""
@@ -33,19 +29,16 @@ class CredentialsNode(Cluster, Clock, Protocol):
         """The cluster's id."""
         ...
 
-    @property
-    def log_directory(self) -> LogDirectory:
-        """The data directory."""
-        ...
-
 
 class MetadataCredentials:
     """The credentials in the image of a node."""
 
-    __slots__ = ("_first_users", "_node", "_of_tokens")
+    __slots__ = ("_first_users", "_node", "_of_tokens", "_read_first")
 
-    def __init__(self, node: CredentialsNode) -> None:
+    def __init__(self, node: CredentialsNode, read_first: Callable[[], Sequence[Message]] = tuple) -> None:
+        """read_first: gives the first records of the cluster, as the directory was formatted."""
         self._node = node
+        self._read_first = read_first
         self._first_users: Mapping[tuple[int, str], Message] | None = None
         # By mechanism, token id and secret: nothing else of a token makes its credential.
         self._of_tokens: OrderedDict[tuple[ScramMechanism, str, bytes], ScramCredential] = OrderedDict()
@@ -70,8 +63,7 @@ class MetadataCredentials:
             self._first_users = None
             return image.scram_credentials
         if self._first_users is None:
-            records = bootstrap_records(self._node.log_directory.path)
-            users = (each for each in records if isinstance(each, UserScramCredentialRecord))
+            users = (each for each in self._read_first() if isinstance(each, UserScramCredentialRecord))
             self._first_users = {(each.mechanism, each.name): each for each in users}
         return self._first_users
 
