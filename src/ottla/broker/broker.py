@@ -423,7 +423,9 @@ class Broker:
             self.server.flood_log,
             validator,
         )
-        limit_bytes = self.config[broker_settings.SASL_SERVER_MAX_RECEIVE_SIZE]
+        limit_bytes = self.config.layers.for_listener(
+            listener.name, broker_settings.SASL_SERVER_MAX_RECEIVE_SIZE
+        )
         await self.server.listen(listener.name, bound, sasl, limit_bytes)
 
     def _login_at(self, listener_name: str, protocol: str, mechanism: Setting[str]) -> NodeLogin | None:

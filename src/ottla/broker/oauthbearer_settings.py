@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
-from ottla.broker.sasl_settings import for_mechanism, jaas_login, jaas_setting_name
+from ottla.broker.sasl_logins import for_mechanism, jaas_login, jaas_setting_name
 from ottla.config.jaas import JaasError
 from ottla.config.setting import Setting
 from ottla.core.security.sasl.oauthbearer import OAUTHBEARER

@@ -1,38 +1,30 @@
 """The settings of a listener's SASL: mechanisms, logins, limits; read anew for each connection.
 
-A value for a mechanism (`listener.name.NAME.MECHANISM.…`) goes before the listener's, and that before the
-broker's. As in Kafka, logins stand in `listener.name.NAME.MECHANISM.sasl.jaas.config`
-alone, one module in each: PLAIN's users, and the user as which this node logs in to the others' listener of
-that name.
+The login of a mechanism at a listener has PLAIN's users, and the user as which this node logs in to the
+others' listener of that name.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
-from typing import Final, TypeVar
+from typing import Final
 
-from ottla.config.jaas import JaasError, Login, parse_logins
+from ottla.broker.sasl_logins import (
+    SERVED_MECHANISMS,
+    for_mechanism,
+    jaas_login,
+    jaas_setting_name,
+)
+from ottla.config.jaas import JaasError
 from ottla.config.setting import Setting
 from ottla.core.security.sasl.connection import SaslRules
 from ottla.core.security.sasl.oauthbearer import OAUTHBEARER
 from ottla.core.security.sasl.plain import PLAIN
-from ottla.core.security.sasl.scram import TOKEN_AUTHENTICATION, ScramMechanism
+from ottla.core.security.sasl.scram import TOKEN_AUTHENTICATION
 from ottla.core.settings import broker_settings
-from ottla.core.settings.broker_settings import LISTENER_PREFIX
 from ottla.core.settings.config_layers import BrokerLayers
 
-T = TypeVar("T")
-
-SCRAM_MECHANISMS: Final = tuple(each.mechanism_name for each in ScramMechanism)
-SERVED_MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 _SECURITY: Final = "org.apache.kafka.common.security"
-MODULES: Final = {
-    PLAIN: f"{_SECURITY}.plain.PlainLoginModule",
-    **dict.fromkeys(SCRAM_MECHANISMS, f"{_SECURITY}.scram.ScramLoginModule"),
-    OAUTHBEARER: f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule",
-}
-"""The login module of each mechanism."""
 DEFAULT_HANDLERS: Final = frozenset(
     {
         f"{_SECURITY}.plain.internals.PlainServerCallbackHandler",
@@ -58,28 +50,6 @@ def sasl_rules(layers: BrokerLayers, listener_name: str) -> SaslRules:
             layers, listener_name, mechanism, broker_settings.CONNECTIONS_MAX_REAUTH_MS
         ),
     )
-
-
-def for_mechanism(layers: BrokerLayers, listener_name: str, mechanism: str, setting: Setting[T]) -> T:
-    """The value for a mechanism at a listener: its own, the listener's, the broker's."""
-    own = f"{listener_name}.{mechanism}"
-    if f"{LISTENER_PREFIX}{own.lower()}.{setting.name}" in layers.names():
-        return layers.for_listener(own, setting)
-    return layers.for_listener(listener_name, setting)
-
-
-def jaas_setting_name(listener_name: str, mechanism: str) -> str:
-    """The name of the setting with a mechanism's login at a listener."""
-    setting = broker_settings.SASL_JAAS_CONFIG.name
-    return f"{LISTENER_PREFIX}{listener_name.lower()}.{mechanism.lower()}.{setting}"
-
-
-def jaas_login(layers: BrokerLayers, listener_name: str, mechanism: str) -> Login:
-    """The login of a mechanism at a listener. Raises JaasError."""
-    if jaas_setting_name(listener_name, mechanism) not in layers.names():
-        raise JaasError("it is not set")
-    value = layers.for_listener(f"{listener_name}.{mechanism}", broker_settings.SASL_JAAS_CONFIG)
-    return _login(value.value if value is not None else "", MODULES[mechanism])
 
 
 def plain_users(layers: BrokerLayers, listener_name: str) -> Mapping[str, str]:
@@ -155,14 +125,3 @@ def _unserved(mechanisms: list[str]) -> str:
     if "GSSAPI" in mechanisms:
         text += " (Kerberos is not provided for; GSSAPI is Kafka's default where nothing is set)"
     return text
-
-
-@functools.lru_cache(maxsize=64)
-def _login(text: str, module: str) -> Login:
-    """Reading the text costs more than checking a password; it changes rarely."""
-    logins = parse_logins(text)
-    if len(logins) != 1:
-        raise JaasError(f"it has {len(logins)} login modules, one is allowed")
-    if logins[0].module != module:
-        raise JaasError(f"{logins[0].module} is not {module}")
-    return logins[0]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from ottla.broker import oauthbearer_settings
-from ottla.broker.sasl_settings import for_mechanism
+from ottla.broker.sasl_logins import for_mechanism
 from ottla.config.errors import ConfigError
 from ottla.core.security.sasl.oauthbearer import OAUTHBEARER, InvalidToken, TokenVerdict, ValidToken
 from ottla.core.settings import broker_settings

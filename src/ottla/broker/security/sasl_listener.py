@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from ottla.broker.network.connection import ClientConnection, CloseConnection, Dispatch, Reply
 from ottla.broker.network.flood_log import FloodLog
 from ottla.broker.network.replies import frame_reply
-from ottla.broker.sasl_settings import jaas_setting_name, plain_users, sasl_rules
+from ottla.broker.sasl_logins import jaas_setting_name
+from ottla.broker.sasl_settings import plain_users, sasl_rules
 from ottla.config.jaas import JaasError
 from ottla.core.security.sasl.connection import (
     AnswerAuthenticate,
