@@ -9,7 +9,6 @@ static ones.
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -171,6 +170,8 @@ class BrokerConfig:
         text = self[ADD_SCRAM]
         if text is None:
             return ()
+        import secrets
+
         from ottla.core.decisions.first_users import first_users
 
         return first_users(text.value, secrets.token_bytes)

@@ -35,6 +35,7 @@ COMMANDS: dict[str, Entry] = {
         "ottla.cli.cluster.config:config", "Show, explain and change settings of topics, brokers and groups"
     ),
     "txn": Entry("ottla.cli.cluster.txn:txn", "List and describe transactions, abort hanging ones"),
+    "token": Entry("ottla.cli.cluster.token:token", "Create, renew, end and describe delegation tokens"),
     "quorum": Entry("ottla.cli.cluster.quorum:quorum", "Show and change the controllers of a cluster"),
     "partition": Entry(
         "ottla.cli.cluster.partition:partition", "Move replicas between brokers, elect leaders"
