@@ -119,8 +119,8 @@ class SaslListener:
             return self._perform(connection, header, sasl.versions_asked(accepted=False))
         reply = self._dispatch(connection, frame)
         assert isinstance(reply, (list, tuple))
-        sasl.versions_asked(accepted=b"".join(reply)[_VERSIONS_ERROR] == _NO_ERROR)
-        return reply
+        effects = sasl.versions_asked(accepted=b"".join(reply)[_VERSIONS_ERROR] == _NO_ERROR)
+        return self._perform(connection, header, effects) if effects else reply
 
     def _begin(self, mechanism: str) -> Exchange:
         scram = ScramMechanism.of_name(mechanism)
@@ -147,7 +147,7 @@ class SaslListener:
                 case BecomeAuthenticated(principal, _):
                     connection.session.principal = str(principal)
                     connection.session.token_authenticated = principal.token_authenticated
-                    connection.lift_request_limit()
+                    connection.authenticated()
                 case CloseLater(reason, delay_ms):
                     self._flood_log.warn(
                         "authentication",
