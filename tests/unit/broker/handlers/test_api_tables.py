@@ -9,11 +9,8 @@ from ottla.broker.handlers.cluster.envelopes import PASSED_ON
 from ottla.broker.handlers.table import broker_table, controller_table
 from ottla.protocol.apis import APIS, ApiKey, Listeners
 
-#: What Kafka's controllers serve and belongs to features that ottla does not have yet: security.
+#: What Kafka's controllers serve and belongs to features that ottla does not have yet: delegation tokens.
 NOT_SERVED_BY_CONTROLLERS = {
-    ApiKey.DESCRIBE_ACLS,
-    ApiKey.CREATE_ACLS,
-    ApiKey.DELETE_ACLS,
     ApiKey.CREATE_DELEGATION_TOKEN,
     ApiKey.RENEW_DELEGATION_TOKEN,
     ApiKey.EXPIRE_DELEGATION_TOKEN,
@@ -25,6 +22,8 @@ FORWARDABLE = {
     ApiKey.DELETE_TOPICS,
     ApiKey.ALTER_CLIENT_QUOTAS,
     ApiKey.ALTER_CONFIGS,
+    ApiKey.CREATE_ACLS,
+    ApiKey.DELETE_ACLS,
     ApiKey.CREATE_PARTITIONS,
     ApiKey.ELECT_LEADERS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
