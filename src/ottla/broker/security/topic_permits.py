@@ -1,4 +1,4 @@
-"""What the sender of a request may do with topics that it did not name: coordinators come upon such topics."""
+"""What the sender of a request may do with topics that it did not name, as coordinators come upon them."""
 
 from __future__ import annotations
 
