@@ -24,7 +24,7 @@ from ottla.core.security.acls import (
     AclOperation,
     ResourceType,
 )
-from ottla.core.security.authorizer import Authorizer
+from ottla.core.security.authorizer import ALL_OPERATIONS, Authorizer
 from ottla.protocol.errors import ClusterAuthorizationFailed
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class AclAuthorization:
         self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str
     ) -> bool:
         """Whether the sender may do it; a refusal is logged."""
-        if self.allows_unnamed(context, operation, resource_type, name):
+        if self._allowed(context, resource_type, name) >> operation & 1:
             return True
         self._tell(context, operation, resource_type, name)
         return False
@@ -91,10 +91,7 @@ class AclAuthorization:
         self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str
     ) -> bool:
         """Whether the sender may do it."""
-        session = context.session
-        return session.of_this_node or self._authorizer.authorize(
-            session.principal, java_host(session.client_host), operation, resource_type, name
-        )
+        return bool(self._allowed(context, resource_type, name) >> operation & 1)
 
     def allows_on_any(
         self, context: RequestContext, operation: AclOperation, resource_type: ResourceType
@@ -124,15 +121,20 @@ class AclAuthorization:
 
     def operations(self, context: RequestContext, resource_type: ResourceType, name: str) -> int:
         """The operations of the kind of resource that the sender may do on this one."""
-        session = context.session
-        allowed = self._authorizer.allowed_operations(
-            session.principal, java_host(session.client_host), resource_type, name
-        )
-        return allowed & OPERATIONS_OF[resource_type]
+        return self._allowed(context, resource_type, name) & OPERATIONS_OF[resource_type]
 
     def matching(self, acl_filter: AclFilter) -> Iterator[Acl]:
         """The ACLs that the filter selects, as this node has applied them."""
         return self._authorizer.matching(acl_filter)
+
+    def _allowed(self, context: RequestContext, resource_type: ResourceType, name: str) -> int:
+        session = context.session
+        if session.of_this_node:
+            return ALL_OPERATIONS
+        host = session.client_host
+        return self._authorizer.allowed_operations(
+            session.principal, java_host(host) if ":" in host else host, resource_type, name
+        )
 
     def _tell(
         self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str
@@ -146,15 +148,13 @@ class AclAuthorization:
 
 
 @functools.lru_cache(maxsize=1_000)
-def _java_ipv6(host: str) -> str:
+def java_host(host: str) -> str:
+    """A client's address as Java prints it, which is how ACLs name hosts: IPv6 in eight groups."""
+    if ":" not in host:
+        return host
     address, percent, scope = host.partition("%")
     packed = socket.inet_pton(socket.AF_INET6, address)
     if packed.startswith(bytes(10) + b"\xff\xff"):
         return socket.inet_ntop(socket.AF_INET, packed[12:])
     groups = (int.from_bytes(packed[2 * at : 2 * at + 2], "big") for at in range(_IPV6_GROUPS))
     return ":".join(f"{group:x}" for group in groups) + percent + scope
-
-
-def java_host(host: str) -> str:
-    """A client's address as Java prints it, which is how ACLs name hosts: IPv6 in eight groups."""
-    return _java_ipv6(host) if ":" in host else host
