@@ -205,10 +205,13 @@ def written(side: Side) -> str:
     producer.produce(
         TOPIC_NAME, b"v", on_delivery=lambda error, _: told.append("" if not error else error.name())
     )
-    for _ in range(TIMEOUT_S * 10):
-        producer.poll(0.1)
-        if told:
-            break
+    try:
+        for _ in range(TIMEOUT_S * 10):
+            producer.poll(0.1)
+            if told:
+                break
+    except confluent_kafka.KafkaException as problem:  # a fatal one of the producer itself
+        told.append(problem.args[0].name())
     producer.purge()
     producer.flush(1)
     return told[0] if told else "nothing"

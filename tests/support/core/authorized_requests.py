@@ -360,7 +360,14 @@ CASES: Final[tuple[Case, ...]] = (
             "protocols": [{"name": "range", "metadata": b""}],
         },
     ),
-    Case("a member syncs", ApiKey.SYNC_GROUP, (READ_GROUP,), 5, {"group_id": GROUP_ID, "member_id": MEMBER}),
+    Case(
+        "a member syncs",
+        ApiKey.SYNC_GROUP,
+        (READ_GROUP,),
+        5,
+        {"group_id": GROUP_ID, "member_id": MEMBER, "protocol_type": "consumer", "protocol_name": "range"},
+    ),
+    Case("a member syncs, 4", ApiKey.SYNC_GROUP, (READ_GROUP,), 4, {"group_id": GROUP_ID}),
     Case(
         "a member's heartbeat",
         ApiKey.HEARTBEAT,

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 NO_GENERATION = -1
 FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL = 7
+FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
 FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 
 
@@ -66,6 +67,9 @@ async def join_group(node: Node, context: RequestContext, request: JoinGroupRequ
 def sync_group(
     node: Node, context: RequestContext, request: SyncGroupRequest
 ) -> Message | Awaitable[Message]:
+    names_protocol = request.protocol_type is not None and request.protocol_name is not None
+    if context.api_version >= FIRST_SYNC_VERSION_WITH_PROTOCOL and not names_protocol:
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not may_read_group(node, context, request.group_id):
         return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return node.groups.request(request.group_id, request, context)
