@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from support.servers.apache_kafka import ApacheKafka
 from support.servers.cluster import Cluster
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 TAKES_MINUTES = "takes minutes: `make conformance` or `make drills` runs it"
+
+# No test asserts a time: an example of a millisecond takes a quarter of a second when the machine is busy.
+settings.register_profile("ottla", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ottla")
 
 # The processes of a run, and the seconds it took.
 pytest_plugins = ("support.suite.processes", "support.suite.budgets")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ottla.broker.broker import Broker
 from ottla.broker.config import BrokerConfig
-from support.servers.cluster import free_port
+from support.servers.cluster import NO_RETENTION, free_port
 
 BOTH, BROKER, CONTROLLER = "broker,controller", "broker", "controller"
 WAIT_S = 30
@@ -23,6 +23,7 @@ QUICK = {
     "broker.heartbeat.interval.ms": "100",
     "broker.session.timeout.ms": "2000",
     "offsets.topic.num.partitions": "2",
+    **NO_RETENTION,
 }
 
 

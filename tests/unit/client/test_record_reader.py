@@ -65,7 +65,9 @@ class Leader:
     async def cluster(self) -> Cluster:
         return Cluster("c", 1, {1: Broker(1, "127.0.0.1", 1)})
 
-    async def ask_leaders(self, partitions: Any, request: Any, answer: Any, parts: Any) -> Any:
+    async def ask_leaders(
+        self, partitions: Any, request: Any, answer: Any, parts: Any, seconds: float | None = None
+    ) -> Any:
         timestamp = request(partitions).topics[0].partitions[0].timestamp
         found = ListOffsetsPartitionResponse(
             partition_index=0, error_code=0, offset=self.log_start if timestamp == -2 else 10

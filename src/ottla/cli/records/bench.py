@@ -17,7 +17,7 @@ import click
 from ottla.cli.frame.cluster import Session, asks_cluster
 from ottla.cli.frame.commands import group
 from ottla.cli.frame.completing import complete_topics
-from ottla.cli.records.produce import CODECS, DEFAULT_BATCH_BYTES
+from ottla.cli.records.writer_options import batch_bytes_option, compression_option
 from ottla.config.errors import UsageError, UserError
 
 if TYPE_CHECKING:
@@ -96,21 +96,8 @@ def bench() -> None:
     show_default=True,
     help="Who must have a batch before it counts.",
 )
-@click.option(
-    "--compression",
-    "-z",
-    type=click.Choice(CODECS),
-    default="none",
-    show_default=True,
-    help="How batches are compressed.",
-)
-@click.option(
-    "--batch-bytes",
-    type=click.IntRange(1, 1 << 30),
-    default=DEFAULT_BATCH_BYTES,
-    show_default=True,
-    help="About how large batches are, uncompressed.",
-)
+@compression_option
+@batch_bytes_option
 @click.option(
     "--idempotence/--no-idempotence",
     default=True,
@@ -234,9 +221,10 @@ async def bench_consume(
 ) -> None:
     from ottla.cli.records.bench_figures import CONSUMER_HEADER, consumer_json, consumer_line
     from ottla.cli.records.topics import partitions_of
+    from ottla.client.admin.partition_offsets import EARLIEST
     from ottla.client.cluster_requests import ClusterRequests
     from ottla.client.records.group import GroupMember
-    from ottla.client.records.offset_lookup import EARLIEST, offsets_at
+    from ottla.client.records.offset_lookup import offsets_at
     from ottla.client.records.reader import ReadSettings, RecordReader, Span
 
     cluster = ClusterRequests(session.access)

@@ -359,7 +359,8 @@ class _Run:
     async def _bounds(
         self, partitions: Sequence[TopicPartition], committed: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Bounds]:
-        from ottla.client.records.offset_lookup import EARLIEST, LATEST, offsets_at
+        from ottla.client.admin.partition_offsets import EARLIEST, LATEST
+        from ottla.client.records.offset_lookup import offsets_at
 
         if not partitions:
             return {}

@@ -16,6 +16,7 @@ from ottla.cli.frame.commands import command
 from ottla.cli.frame.completing import complete_topics
 from ottla.cli.frame.terminal import is_terminal
 from ottla.cli.records.formats import Format
+from ottla.cli.records.writer_options import batch_bytes_option, compression_option
 from ottla.config.errors import UsageError, UserError
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from ottla.client.records.transaction import Transaction
     from ottla.client.records.writer import RecordWriter
 
-DEFAULT_BATCH_BYTES: Final = 512 << 10
-CODECS: Final = ["none", "gzip", "snappy", "lz4", "zstd"]
 LENGTH_PREFIXED: Final = "%V{big32}%v"
 _FORMATS: Final = [format.value for format in Format]
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
@@ -127,14 +126,7 @@ nothing.""",
 @click.option(
     "--registry-set", multiple=True, metavar="KEY=VALUE", help="A setting of the registry's client."
 )
-@click.option(
-    "--compression",
-    "-z",
-    type=click.Choice(CODECS),
-    default="none",
-    show_default=True,
-    help="How batches are compressed.",
-)
+@compression_option
 @click.option("--compression-level", type=int, metavar="N", help="The codec's level.")
 @click.option(
     "--acks",
@@ -165,13 +157,7 @@ nothing.""",
     show_default=True,
     help="How long to wait for more input before records are sent.",
 )
-@click.option(
-    "--batch-bytes",
-    type=click.IntRange(1, 1 << 30),
-    default=DEFAULT_BATCH_BYTES,
-    show_default=True,
-    help="About how large batches are, uncompressed.",
-)
+@batch_bytes_option
 @click.option(
     "--buffer-bytes",
     type=click.IntRange(1, 1 << 40),

@@ -21,11 +21,12 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ottla.client.access import Address, ClusterAccess
+from ottla.client.admin.partition_offsets import EARLIEST, LATEST
 from ottla.client.cluster_requests import Broker, ClusterRequests, TopicPartition, by_topic, refusal
 from ottla.client.connection import ConnectionLost, NodeConnection, NodeRefusesUser
 from ottla.client.errors import ClusterError
 from ottla.client.records.leaders import PartitionLeaders
-from ottla.client.records.offset_lookup import EARLIEST, LATEST, offsets_at
+from ottla.client.records.offset_lookup import offsets_at
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
