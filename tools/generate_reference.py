@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ottla.broker.config import BROKER_TABLE
+from ottla.broker.config import ALLOW_EVERYONE_IF_NO_ACL_FOUND, BROKER_TABLE, SUPER_USERS
 from ottla.cli.servers.broker_options import DEFAULT_LISTEN
 from ottla.client.java_names import unsupported_properties
 from ottla.config.setting import Setting, Table, UpdateMode
@@ -150,13 +150,16 @@ def broker_page() -> str:
     sections.append(
         Section("Schema validation", list(SCHEMA_VALIDATION_BROKER_SETTINGS.values()), "Confluent's.")
     )
+    sections.append(
+        Section("Authorizer", [SUPER_USERS, ALLOW_EVERYONE_IF_NO_ACL_FOUND], "Of Kafka's StandardAuthorizer.")
+    )
     without = [each for each in BROKER_SETTINGS.values() if not has_effect(each.name)]
     sections.append(
         Section(
             "Without effect",
             without,
             "Settings of Apache Kafka that are read, checked and shown by DescribeConfigs, so that a file "
-            "written for Kafka works, and that change nothing: ottla has no TLS, SASL, remote storage or "
+            "written for Kafka works, and that change nothing: ottla has no TLS, remote storage or "
             "plugins yet, and does not need the others.",
         )
     )

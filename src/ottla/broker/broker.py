@@ -25,7 +25,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.config import BrokerConfig
+from ottla.broker.authorization import Authorization, OpenAuthorization
+from ottla.broker.config import AuthorizerRules, BrokerConfig
 from ottla.broker.controller.controller import Controller
 from ottla.broker.controller.controller_channel import ControllerChannel
 from ottla.broker.controller.controller_registration import register_controller
@@ -39,9 +40,9 @@ from ottla.broker.coordinators.producer_ids import ProducerIdSource
 from ottla.broker.coordinators.share_coordinator import ShareCoordinator
 from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from ottla.broker.handlers.table import broker_table, controller_table
-from ottla.broker.listeners import PROTOCOLS, SASL_PLAINTEXT, Listener
+from ottla.broker.listeners import PLAINTEXT, PROTOCOLS, SASL_PLAINTEXT, Listener
 from ottla.broker.network.connection import Dispatch
-from ottla.broker.network.context import RequestContext
+from ottla.broker.network.context import ANONYMOUS, RequestContext
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.server import ListenError, Server, bind
 from ottla.broker.peers.broker_requests import BrokerRequests
@@ -121,6 +122,9 @@ class Broker:
         self.server = Server(config, self._task_died)
         self.client_quotas = ClientQuotas(config, self.loop)
         self._address_quotas: AddressQuotas | None = None
+        self.authorization: Authorization = OpenAuthorization()
+        """Decides what clients may do."""
+        self._acls_are_read: Callable[[], None] = lambda: None
         self.fetch_sessions = FetchSessionCache(
             config[broker_settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], min_eviction_ms=120_000
         )
@@ -263,8 +267,41 @@ class Broker:
         self._take_quotas()
         self._measure_requests()
         self.controller.add_listener(self._follow_quotas)
+        if config.authorizer is not None:
+            self._authorize(config.authorizer)
         if config.is_controller:
             self.controller_work.start()
+
+    def _authorize(self, rules: AuthorizerRules) -> None:
+        """Decide by the metadata's ACLs once this node has all of it; until then only super users may."""
+        # Imported where it is used: a start without an authorizer does not pay for it.
+        from ottla.broker.security.acl_authorization import AclAuthorization
+
+        authorization = AclAuthorization(
+            rules.super_users,
+            allow_if_no_acl=rules.allow_if_no_acl,
+            image=self.image,
+            flood_log=self.server.flood_log,
+        )
+        self.authorization = authorization
+        self._acls_are_read = authorization.begin
+        self.controller.add_listener(authorization.follow)
+        if self.quorum.alone:
+            authorization.begin()
+            return
+        if not self.config.is_broker:  # a broker's start waits for the metadata anyway
+            self.controller_supervisor.spawn("read-acls", self._until_acls_are_read())
+        protocols = (self.config.inter_broker_protocol, self.config.controller_listener.security_protocol)
+        if ANONYMOUS not in rules.super_users and PLAINTEXT in protocols:
+            log.warning(
+                "nodes reach each other without a login, as %s, which is not in super.users: unless ACLs let "
+                "it in, other nodes refuse this one",
+                ANONYMOUS,
+            )
+
+    async def _until_acls_are_read(self) -> None:
+        await self.controller.wait_until_caught_up()
+        self._acls_are_read()
 
     async def _join(self) -> None:
         """Take part in the quorum, then in the cluster."""
@@ -315,6 +352,7 @@ class Broker:
                     "controllers"
                 )
             await caught_up
+            self._acls_are_read()
         finally:
             caught_up.cancel()
             met_stranger.cancel()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.broker.listeners import (
     BROKER,
@@ -23,7 +23,7 @@ from ottla.broker.listeners import (
     read_listeners,
 )
 from ottla.broker.quorum_addresses import read_quorum_addresses
-from ottla.config.setting import Setting, Table
+from ottla.config.setting import Setting, Table, boolean, string
 from ottla.config.settings import Settings
 from ottla.config.sources import Given, from_mapping, texts
 from ottla.core.image.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
@@ -48,6 +48,18 @@ T = TypeVar("T")
 REPLICA_SELECTORS: Final = frozenset({"org.apache.kafka.common.replica.RackAwareReplicaSelector"})
 """The class of Kafka that is known here; without a class, consumers read from leaders."""
 
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""Kafka's authorizer by ACLs in the metadata, which is the one that is served."""
+# Kafka's authorizer reads these two, which are in no table of Kafka's broker.
+SUPER_USERS: Final = string(
+    "super.users", "", "Principals that may do everything, as `User:alice;User:bob`: semicolons, not commas."
+)
+ALLOW_EVERYONE_IF_NO_ACL_FOUND: Final = boolean(
+    "allow.everyone.if.no.acl.found",
+    False,
+    "Whether everyone may do everything where there is no ACL.",
+)
+
 BROKER_TABLE: Final = Table(
     title="ottla broker",
     settings={
@@ -55,6 +67,7 @@ BROKER_TABLE: Final = Table(
         **SCHEMA_VALIDATION_BROKER_SETTINGS,
         **OAUTHBEARER_BROKER_SETTINGS,
         **FORMATTING_SETTINGS,
+        **{each.name: each for each in (SUPER_USERS, ALLOW_EVERYONE_IF_NO_ACL_FOUND)},
     },
     prefixes=(LISTENER_PREFIX, "config.providers.", "rsm.config.", "rlmm.config."),
     variables="OTTLA_BROKER_",
@@ -87,6 +100,8 @@ class BrokerConfig:
         self.quorum_alone = quorum.alone
         self._require_sasl_settings(settings)
         self.log_directory = _log_directory(settings)
+        self.authorizer = _read_authorizer(settings)
+        """The rules of the authorizer; None without one."""
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, str]) -> BrokerConfig:
@@ -227,7 +242,20 @@ class BrokerConfig:
         )
 
 
+class AuthorizerRules(NamedTuple):
+    """The rules of the authorizer beside the ACLs."""
+
+    super_users: frozenset[str]
+    allow_if_no_acl: bool
+
+
 # -- reading ----------------------------------------------------------------------------------------
+
+
+def _read_authorizer(settings: Settings) -> AuthorizerRules | None:
+    if not settings[broker_settings.AUTHORIZER_CLASS_NAME]:
+        return None
+    return AuthorizerRules(_super_users(settings[SUPER_USERS]), settings[ALLOW_EVERYONE_IF_NO_ACL_FOUND])
 
 
 def _node_id(settings: Settings) -> int:
@@ -237,6 +265,15 @@ def _node_id(settings: Settings) -> int:
     if settings.is_given("node.id") and broker_id != node_id:
         raise settings.refusal("broker.id", f"it must be the same as node.id={node_id}, or be left out")
     return broker_id
+
+
+def _super_users(text: str) -> frozenset[str]:
+    """The principals of `super.users`. Raises ValueError for one that is none."""
+    principals = [each.strip() for each in text.split(";")]
+    wrong = next((each for each in principals if each and ":" not in each), None)
+    if wrong is not None:
+        raise ValueError(f"`{wrong}` is not a principal: write its type before a colon, as in User:{wrong}")
+    return frozenset(filter(None, principals))
 
 
 def _log_directory(settings: Settings) -> Path:
@@ -283,7 +320,13 @@ def _request_memory(settings: Settings) -> _Problem | None:
 
 def _authorizer(settings: Settings) -> _Problem | None:
     setting = broker_settings.AUTHORIZER_CLASS_NAME
-    return (setting.name, "authorization is not served: leave it out") if settings[setting] else None
+    if settings[setting] not in ("", STANDARD_AUTHORIZER):
+        return setting.name, f"it is served with {STANDARD_AUTHORIZER} alone; other classes can't be loaded"
+    try:
+        _super_users(settings[SUPER_USERS])
+    except ValueError as problem:
+        return SUPER_USERS.name, str(problem)
+    return None
 
 
 def _first_users(settings: Settings) -> _Problem | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,21 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.controller.topic_creation import create_topics
+from ottla.broker.network.context import RequestContext, Session
 from ottla.broker.peers.peers import PeerAddress, PeerConnections, PeerUnreachable
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_delegation_token_request import CreateDelegationTokenRequest
 from ottla.protocol.messages.create_topics_request import CreatableTopic
 from ottla.protocol.messages.metadata_request import MetadataRequest
+from ottla.protocol.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 from support.identity_provider import AUDIENCE, ISSUER, IdentityProvider
 from support.nodes.in_process_cluster import BOTH, nodes
+from support.nodes.sasl import connect_with_sasl, handshake, log_in, token
 
 PLAIN_LOGIN = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
-    'username="node" password="secret" user_node="secret";'
+    'username="node" password="secret" user_node="secret" user_alice="alice";'
 )
 SCRAM_LOGIN = (
     'org.apache.kafka.common.security.scram.ScramLoginModule required username="node" password="secret";'
@@ -104,5 +111,55 @@ def test_nodes_log_in_to_each_other(tmp_path: Path, kind: str) -> None:
             await cluster.stop(1, 2, 3)
             await cluster.start(1, 2, 3)
             await cluster.until(lambda: in_sync(cluster.running[1], "orders") == {1, 2, 3})
+
+    asyncio.run(asyncio.wait_for(main(), 90))
+
+
+def test_tokens_are_made_and_used_at_any_broker(tmp_path: Path) -> None:
+    """With an authorizer, for which the nodes' user is a super user."""
+    settings = {
+        **settings_of("plain", tmp_path),
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "delegation.token.secret.key": "of all nodes",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:node",
+    }
+
+    async def main() -> None:
+        async with nodes(tmp_path, {1: BOTH, 2: BOTH, 3: BOTH}, settings) as cluster:
+            await cluster.start(1, 2, 3)
+            active = cluster.active
+            assert active is not None
+            others = [broker for broker in cluster.running.values() if broker is not active]
+            made: list[Any] = []
+            for broker in cluster.running.values():
+                alice = await connect_with_sasl(broker, "PLAINTEXT")
+                await handshake(alice)
+                assert (await token(alice, b"\0alice\0alice")).error_code == 0
+                request = CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1)
+                made.append(await alice.call(ApiKey.CREATE_DELEGATION_TOKEN, 3, request))
+                assert (made[-1].error_code, made[-1].principal_name) == (0, "alice")
+                alice.close()
+            await cluster.until(
+                lambda: all(len(each.image.delegation_tokens) == 3 for each in cluster.running.values())
+            )
+            for broker, each in zip(others, made, strict=False):
+                client = await connect_with_sasl(broker, "PLAINTEXT")
+                password = base64.b64encode(each.hmac).decode()
+                assert (await log_in(client, each.token_id, password, by_token=True)).error_code == 0
+                renewal = RenewDelegationTokenRequest(hmac=each.hmac, renew_period_ms=-1)
+                # asked of the broker, and of the controller as the broker would pass it on
+                refused: Any = await client.call(ApiKey.RENEW_DELEGATION_TOKEN, 2, renewal)
+                assert refused.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+                context = RequestContext(
+                    ApiKey.RENEW_DELEGATION_TOKEN,
+                    2,
+                    1,
+                    "test",
+                    Session("127.0.0.1", "PLAINTEXT", "User:alice", token_authenticated=True),
+                )
+                passed_on: Any = await broker.controller_channel.forward(context, renewal)
+                assert passed_on.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+                client.close()
 
     asyncio.run(asyncio.wait_for(main(), 90))

@@ -181,7 +181,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
             "replica.fetch.wait.max.ms=40000: replica.fetch.wait.max.ms=40000 must be at most "
             "replica.socket.timeout.ms=30000",
         ),
-        ({"authorizer_class_name": "Kafka.Auth"}, "authorization is not served"),
+        ({"super_users": "User:alice;bob"}, "`bob` is not a principal"),
+        ({"authorizer_class_name": "Kafka.Auth"}, "StandardAuthorizer alone"),
         ({"create_topic_policy_class_name": "my.Policy"}, "what it protects would be open"),
         ({"alter_config_policy_class_name": "my.Policy"}, "what it protects would be open"),
         ({"client_quota_callback_class": "my.Quota"}, "what it protects would be open"),

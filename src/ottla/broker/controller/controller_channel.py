@@ -79,7 +79,7 @@ class ControllerChannel:
     def __init__(self, node: ChannelNode, answer_locally: Local) -> None:
         self._node = node
         self._answer_locally = answer_locally
-        self._session = Session(LOCAL_HOST, "")
+        self._session = Session(LOCAL_HOST, "", of_this_node=True)
 
     async def ask(self, request: Message, *, timeout_ms: int | None = None) -> Message:
         """The active controller's answer to a request of this node's own.

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
+from ottla.core.security.acls import AclOperation, ResourceType
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_acls_request import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.create_delegation_token_request import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
@@ -259,3 +261,85 @@ def test_a_session_of_a_token_is_renewed_by_the_token(tmp_path: Path) -> None:
         client.close()
 
     play(tmp_path, story)
+
+
+# -- with an authorizer -------------------------------------------------------------------------------------
+
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+
+
+async def allow(
+    broker: Broker, principal: str, kind: ResourceType, name: str, operation: AclOperation
+) -> None:
+    creation = AclCreation(
+        resource_type=kind,
+        resource_name=name,
+        resource_pattern_type=3,
+        principal=principal,
+        host="*",
+        operation=operation,
+        permission_type=3,
+    )
+    admin = await connect(broker)
+    answer: Any = await admin.call(ApiKey.CREATE_ACLS, 3, CreateAclsRequest(creations=[creation]))
+    assert answer.results[0].error_code == 0
+    admin.close()
+
+
+def play_with_authorizer(data: Path, story: Story) -> None:
+    async def run() -> None:
+        async with running_broker(data, {**SETTINGS, **AUTHORIZER}) as broker:
+            await make_users(broker, "alice", "bob", "carol")
+            alice = await logged_in(broker, "alice")
+            await story(broker, alice)
+            alice.close()
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_a_token_for_another_owner_takes_a_permission(tmp_path: Path) -> None:
+    async def story(broker: Broker, alice: RawClient) -> None:
+        bobs = {"owner_principal_type": "User", "owner_principal_name": "bob"}
+        refused = await create(alice, **bobs)
+        assert refused.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+        assert (refused.principal_name, refused.token_requester_principal_name) == ("bob", "alice")
+        assert not broker.image.delegation_tokens
+        own = {"owner_principal_type": "User", "owner_principal_name": "alice"}
+        assert (await create(alice, **own)).error_code == 0
+        assert (await create(alice)).error_code == 0
+        await allow(broker, "User:alice", ResourceType.USER, "User:bob", AclOperation.CREATE_TOKENS)
+        assert (await create(alice, **bobs)).principal_name == "bob"
+        other = {"owner_principal_type": "User", "owner_principal_name": "carol"}
+        refused = await create(alice, **other)
+        assert refused.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+
+    play_with_authorizer(tmp_path, story)
+
+
+@pytest.mark.parametrize("by", ["token", "owner"])
+def test_tokens_of_others_are_shown_to_those_who_may_see_them(tmp_path: Path, by: str) -> None:
+    async def story(broker: Broker, alice: RawClient) -> None:
+        made = await create(alice, ("bob",))
+        await create(alice)
+        carol, bob = await logged_in(broker, "carol"), await logged_in(broker, "bob")
+        assert len((await describe(alice, everyone=True)).tokens) == 2
+        assert [each.token_id for each in (await describe(bob, everyone=True)).tokens] == [made.token_id]
+        assert (await describe(carol, everyone=True)).tokens == []
+        assert (await describe(carol, "alice")).tokens == []
+        if by == "token":
+            await allow(
+                broker, "User:carol", ResourceType.DELEGATION_TOKEN, made.token_id, AclOperation.DESCRIBE
+            )
+            assert [each.token_id for each in (await describe(carol, "alice")).tokens] == [made.token_id]
+        else:
+            await allow(broker, "User:carol", ResourceType.USER, "User:alice", AclOperation.DESCRIBE_TOKENS)
+            assert len((await describe(carol, everyone=True)).tokens) == 2
+        # to see a token is not to renew it
+        assert (await renew(carol, made.hmac)).error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+        for each in (bob, carol):
+            each.close()
+
+    play_with_authorizer(tmp_path, story)

@@ -1,9 +1,10 @@
 """Delegation tokens (KIP-48): Create (API key 38) 1-3, Renew (39) 1-2, Expire (40) 1-2, Describe (41) 1-3.
 
 A broker describes tokens from its own metadata and passes changes on. A client that has authenticated by a
-token, or not at all, may do neither: a token must not be a way to get more of them. The rules are in
-`ottla.core.decisions.delegation_tokens`. As in Kafka, a node without an authorizer lets every user make
-tokens for others, and see all tokens.
+token, or not at all, may do neither: a token must not be a way to get more of them. A token for another owner
+takes CREATE_TOKENS on that user. Tokens of others are shown to those with DESCRIBE on the token, or
+DESCRIBE_TOKENS on its owner (KIP-373); so to everybody on a node without an authorizer, as in Kafka. The
+other rules are in `ottla.core.decisions.delegation_tokens`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ottla.core.decisions.delegation_tokens import (
     renew_delegation_token,
     token_of_record,
 )
+from ottla.core.security.acls import AclOperation, ResourceType
 from ottla.core.security.delegation_tokens import DelegationToken, token_hmac, token_id_of
 from ottla.core.security.principals import principal_parts
 from ottla.protocol.apis import ApiKey
@@ -57,14 +59,14 @@ async def pass_creation_on(
     node: Node, context: RequestContext, request: CreateDelegationTokenRequest
 ) -> Message:
     """The same for a new token; a refusal names the principals, as in Kafka."""
-    return _refused_creation(context, request) or await forward(node, context, request)
+    return _refused_creation(node, context, request) or await forward(node, context, request)
 
 
 async def create(
     node: Node, context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
     """Errors are in the answer."""
-    refused = _refused_creation(context, request)
+    refused = _refused_creation(node, context, request)
     if refused is not None:
         return refused
     rules, now_ms = token_rules(node.config.layers), node.now_ms()
@@ -111,7 +113,9 @@ async def describe(
     described = []
     async for record in in_turns(list(node.image.delegation_tokens.values())):
         token = token_of_record(record)
-        if owners is None or not owners.isdisjoint((token.owner, *token.renewers)):
+        if owners is not None and owners.isdisjoint((token.owner, *token.renewers)):
+            continue
+        if _may_see(node, context, token):
             described.append(_described(token, token_hmac(rules.secret, token.token_id)))
     return DescribeDelegationTokenResponse(tokens=described)
 
@@ -126,13 +130,31 @@ def _require_allowed(context: RequestContext) -> None:
         raise DelegationTokenRequestNotAllowed
 
 
+def _may_see(node: Node, context: RequestContext, token: DelegationToken) -> bool:
+    if token.may_be_renewed_by(context.session.principal):
+        return True
+    allows = node.authorization.allows_unnamed
+    return allows(context, AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id) or allows(
+        context, AclOperation.DESCRIBE_TOKENS, ResourceType.USER, token.owner
+    )
+
+
 def _refused_creation(
-    context: RequestContext, request: CreateDelegationTokenRequest
+    node: Node, context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse | None:
-    if _is_allowed(context):
-        return None
-    response = CreateDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-    requester = principal_parts(context.session.principal)
+    """The answer to a client that may not make this token, None for one that may."""
+    principal = context.session.principal
+    owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
+    if not _is_allowed(context):
+        error = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    else:
+        allows, operation = node.authorization.allows, AclOperation.CREATE_TOKENS
+        is_own = not request.owner_principal_name or owner == principal
+        if is_own or allows(context, operation, ResourceType.USER, owner):
+            return None
+        error = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    response = CreateDelegationTokenResponse(error_code=error)
+    requester = principal_parts(principal)
     response.token_requester_principal_type, response.token_requester_principal_name = requester
     response.principal_type, response.principal_name = requester
     if request.owner_principal_name:
