@@ -108,7 +108,8 @@ PLAYS: Final = (
     play("topic delete", "ottla topic delete order-items --yes"),
 )
 
-#: Commands without output of their own to show: servers, applications, scripts, and changes of several nodes.
+#: Commands without output of their own to show: servers, applications, scripts, changes of several nodes, and
+#: tokens, for which a client has to log in.
 NOT_PLAYED: Final = frozenset(
     {
         *("broker", "up", "demo", "registry", "rest"),
@@ -116,5 +117,6 @@ NOT_PLAYED: Final = frozenset(
         *("completion bash", "completion zsh", "completion fish"),
         *("quorum add", "quorum remove", "quorum unregister"),
         *("group remove-member", "txn abort", "txn force-terminate"),
+        *("token create", "token renew", "token expire", "token describe"),
     }
 )

@@ -23,7 +23,7 @@ from ottla.broker.listeners import (
     read_listeners,
 )
 from ottla.broker.quorum_addresses import read_quorum_addresses
-from ottla.config.setting import Setting, Table, boolean, string
+from ottla.config.setting import Setting, Table, boolean, password, string
 from ottla.config.settings import Settings
 from ottla.config.sources import Given, from_mapping, texts
 from ottla.core.image.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
@@ -36,8 +36,6 @@ from ottla.core.settings.broker_settings import (
     without_listener,
 )
 from ottla.core.settings.config_layers import BrokerLayers, GroupConfig, TopicConfig
-from ottla.core.settings.formatting_settings import ADD_SCRAM, FORMATTING_SETTINGS
-from ottla.core.settings.oauthbearer_settings import OAUTHBEARER_BROKER_SETTINGS
 from ottla.core.settings.schema_validation_settings import SCHEMA_VALIDATION_BROKER_SETTINGS
 from ottla.protocol.schema import Message
 
@@ -60,16 +58,27 @@ ALLOW_EVERYONE_IF_NO_ACL_FOUND: Final = boolean(
     "Whether everyone may do everything where there is no ACL.",
 )
 
+ADD_SCRAM: Final = password.optional(
+    "ottla.format.add.scram",
+    "The first users of a new cluster, as `kafka-storage format --add-scram` takes them: "
+    "`SCRAM-SHA-256=[name=alice,password=secret]`, a semicolon between two. Every controller needs the same.",
+)
+
 BROKER_TABLE: Final = Table(
     title="ottla broker",
     settings={
         **{name: setting for name, setting in BROKER_SETTINGS.items() if name not in DYNAMIC_ONLY},
         **SCHEMA_VALIDATION_BROKER_SETTINGS,
-        **OAUTHBEARER_BROKER_SETTINGS,
-        **FORMATTING_SETTINGS,
-        **{each.name: each for each in (SUPER_USERS, ALLOW_EVERYONE_IF_NO_ACL_FOUND)},
+        **{each.name: each for each in (SUPER_USERS, ALLOW_EVERYONE_IF_NO_ACL_FOUND, ADD_SCRAM)},
     },
-    prefixes=(LISTENER_PREFIX, "config.providers.", "rsm.config.", "rlmm.config."),
+    # Java's system properties of OAUTHBEARER are settings here (oauthbearer_settings.py).
+    prefixes=(
+        LISTENER_PREFIX,
+        "config.providers.",
+        "rsm.config.",
+        "rlmm.config.",
+        "org.apache.kafka.sasl.oauthbearer.",
+    ),
     variables="OTTLA_BROKER_",
     base_name=without_listener,
 )

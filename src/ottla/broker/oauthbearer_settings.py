@@ -12,11 +12,10 @@ from typing import Final, TypeVar
 
 from ottla.broker.sasl_logins import for_mechanism, jaas_login, jaas_setting_name
 from ottla.config.jaas import JaasError
-from ottla.config.setting import Setting
+from ottla.config.setting import Setting, string
 from ottla.core.security.sasl.oauthbearer import OAUTHBEARER
 from ottla.core.settings import broker_settings
 from ottla.core.settings.config_layers import BrokerLayers
-from ottla.core.settings.oauthbearer_settings import ALLOWED_FILES, ALLOWED_URLS
 from ottla.security.bearer_tokens import TokenRules, UnusableKeys
 from ottla.security.key_set_source import KeySetSource
 from ottla.security.token_source import (
@@ -45,6 +44,14 @@ JWT_RETRIEVERS: Final = frozenset(
     f"{_PACKAGE}.{name}"
     for name in ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever")
 )
+ALLOWED_URLS: Final = string.optional(
+    "org.apache.kafka.sasl.oauthbearer.allowed.urls", "Addresses of https that may be used."
+)
+ALLOWED_FILES: Final = string.optional(
+    "org.apache.kafka.sasl.oauthbearer.allowed.files", "Files that may be used."
+)
+"""Apache Kafka takes these as system properties of Java, with commas between several. Unlike there, what is
+configured may be used as long as they are not set: no client can change it."""
 _TRUSTSTORE: Final = "ssl.truststore.location"
 
 Problem = tuple[str, str]
