@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -113,6 +114,7 @@ class ProviderServer:
     """The provider's addresses, and the requests that came."""
 
     port: int
+    scheme: str = "http"
     asked: list[str] = field(default_factory=list)
     authorizations: list[str] = field(default_factory=list)
     forms: list[str] = field(default_factory=list)
@@ -120,15 +122,17 @@ class ProviderServer:
 
     @property
     def key_set_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/keys"
+        return f"{self.scheme}://127.0.0.1:{self.port}/keys"
 
     @property
     def token_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/token"
+        return f"{self.scheme}://127.0.0.1:{self.port}/token"
 
 
 @contextmanager
-def served(provider: IdentityProvider, **claims: Any) -> Iterator[ProviderServer]:
+def served(
+    provider: IdentityProvider, tls: ssl.SSLContext | None = None, **claims: Any
+) -> Iterator[ProviderServer]:
     """The provider on loopback: GET /keys, POST /token (with these claims), GET /elsewhere redirects."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -162,7 +166,9 @@ def served(provider: IdentityProvider, **claims: Any) -> Iterator[ProviderServer
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state = ProviderServer(server.server_address[1])
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    state = ProviderServer(server.server_address[1], "http" if tls is None else "https")
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

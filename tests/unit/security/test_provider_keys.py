@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from ottla.security.token_source import (
 )
 from support.identity_provider import AUDIENCE, ISSUER, IdentityProvider, served
 from support.nodes.in_process import until
+from support.servers.certificates import Authority
 
 PROVIDER = IdentityProvider()
 RULES = TokenRules(ISSUER, frozenset({AUDIENCE}), 10, requires_issued_at=True)
@@ -167,6 +169,33 @@ def test_a_redirect_is_not_followed() -> None:
         with pytest.raises(KeysUnreachable, match="Found"):
             KeySetSource(url).fetch()
         assert server.asked == ["/elsewhere"]
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> ssl.SSLContext:
+    """The TLS of a server whose authority's certificate is in `ca.pem`."""
+    authority = Authority(tmp_path, "authority")
+    identity = authority.identity("idp")
+    (tmp_path / "ca.pem").write_text(authority.pem)
+    (tmp_path / "idp.pem").write_text(identity.key + identity.certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "idp.pem")
+    return context
+
+
+def test_keys_and_tokens_come_over_tls_from_the_authority_that_is_named(
+    tmp_path: Path, tls: ssl.SSLContext
+) -> None:
+    provider, ca = IdentityProvider(), str(tmp_path / "ca.pem")
+    with served(provider, tls) as server:
+        assert len(KeySetSource(server.key_set_url, ca).fetch()) == 1
+        assert ClientCredentials(server.token_url, "node", "secret", ca_location=ca).fetch()
+        # anybody can make a certificate: without the authority's it is worth nothing
+        with pytest.raises(KeysUnreachable, match="certificate"):
+            KeySetSource(server.key_set_url).fetch()
+        with pytest.raises(TokenUnavailable, match="certificate"):
+            ClientCredentials(server.token_url, "node", "secret").fetch()
+        assert server.forms == ["grant_type=client_credentials"]
 
 
 # -- tokens of one's own ------------------------------------------------------------------------------------

@@ -23,6 +23,11 @@ from ottla.protocol.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
+from ottla.protocol.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.protocol.messages.metadata_request import MetadataRequest
 from ottla.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
@@ -242,6 +247,45 @@ def test_a_login_that_takes_too_long_ends(tmp_path: Path, monkeypatch: pytest.Mo
             each.close()
 
     play(tmp_path, story)
+
+
+def test_users_of_plain_are_changed_without_a_restart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that can't be read lets nobody in, and the log says why without the text."""
+    name = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+
+    async def story(broker: Broker) -> None:
+        admin = await connect(broker)
+
+        async def alter(value: str) -> None:
+            resource = AlterConfigsResource(
+                resource_type=4,
+                resource_name=str(broker.node_id),
+                configs=[AlterableConfig(name=name, config_operation=0, value=value)],
+            )
+            request = IncrementalAlterConfigsRequest(resources=[resource])
+            answer: Any = await admin.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
+            assert answer.responses[0].error_code == 0, answer.responses[0].error_message
+
+        async def error_of(message: bytes) -> int:
+            client = await connect_with_sasl(broker)
+            await handshake(client)
+            answer = await token(client, message)
+            client.close()
+            return int(answer.error_code)
+
+        bob = b"\0bob\0hunter2-bob"
+        await alter(f'{PLAIN_MODULE} required user_bob="hunter2-bob"')
+        assert await error_of(bob) == ErrorCode.SASL_AUTHENTICATION_FAILED
+        await alter(f'{PLAIN_MODULE} required user_bob="hunter2-bob";')
+        assert await error_of(bob) == 0
+        assert await error_of(GOOD) == ErrorCode.SASL_AUTHENTICATION_FAILED
+        admin.close()
+
+    play(tmp_path, story)
+    assert f"reason={name}: it lacks" in caplog.text
+    assert "hunter2" not in caplog.text
 
 
 def test_no_secret_is_shown_or_logged(
