@@ -178,30 +178,32 @@ class _Connection:
         delay = self._not_before - loop.time()
         if delay > 0:
             await asyncio.sleep(delay)
+        protocol: _PeerProtocol | None = None
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 _, protocol = await loop.create_connection(_PeerProtocol, self._to.host, self._to.port)
                 request = ApiVersionsRequest(client_software_name="ottla", client_software_version="1")
                 answer = await protocol.ask(request, 3, self._client_id)
+            if not isinstance(answer, ApiVersionsResponse) or answer.error_code != ErrorCode.NONE:
+                raise PeerUnreachable(f"{self._to.host}:{self._to.port} does not say what it serves")
+            self._versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+            await self._log_in(protocol)
         except (OSError, TimeoutError) as problem:
-            self._later()
+            self._given_up(protocol)
             raise PeerUnreachable(
                 f"{self._to.host}:{self._to.port}: {str(problem) or 'timed out'}"
             ) from problem
-        except PeerUnreachable:
-            self._later()
+        except BaseException:  # a cancelled attempt leaves no socket behind either
+            self._given_up(protocol)
             raise
-        if not isinstance(answer, ApiVersionsResponse) or answer.error_code != ErrorCode.NONE:
-            protocol.fail("it does not say which API versions it serves")
-            self._later()
-            raise PeerUnreachable(f"{self._to.host}:{self._to.port} does not say what it serves")
-        self._versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-        await self._log_in(protocol)
         self._protocol = protocol
         self._backoff_seconds = 0.0
 
     async def _renew(self) -> None:
-        """Log in again on the connection that is there; what it has been asked before is answered first."""
+        """Log in again on the connection that is there; what it has been asked before is answered first.
+
+        One that fails is closed, and the next attempt comes at once: it begins with a connection.
+        """
         assert self._protocol is not None
         await self._log_in(self._protocol)
 
@@ -224,12 +226,14 @@ class _Connection:
         except (LoginFailed, PeerUnreachable, TimeoutError) as problem:
             reason = str(problem) or "timed out"
             protocol.fail(reason)
-            self._later()
             raise PeerUnreachable(f"{self._to.host}:{self._to.port}: login failed: {reason}") from problem
         if lifetime_ms > 0:
             self._renew_at = asyncio.get_running_loop().time() + lifetime_ms / 1000 * RENEWED_AFTER
 
-    def _later(self) -> None:
+    def _given_up(self, protocol: _PeerProtocol | None) -> None:
+        """Close the socket of an attempt that failed; the next one comes after a pause."""
+        if protocol is not None:
+            protocol.fail("the attempt was given up")
         self._backoff_seconds = min(
             max(FIRST_BACKOFF_SECONDS, self._backoff_seconds * 2), LAST_BACKOFF_SECONDS
         )

@@ -102,6 +102,8 @@ class TokenLogin:
             return self._token
         if self._fetching is None or self._fetching.done():
             self._fetching = asyncio.create_task(asyncio.to_thread(self._source.fetch))
+            # Those who waited may all have given up: its failure is then nobody's.
+            self._fetching.add_done_callback(lambda task: task.cancelled() or task.exception())
         from ottla.security.token_source import TokenUnavailable, expiry_seconds
 
         try:

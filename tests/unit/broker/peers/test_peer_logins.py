@@ -154,3 +154,22 @@ def test_a_token_that_is_gone_or_refused_is_told(tmp_path: Path) -> None:
         assert len((await ask(peers, to)).brokers) == 1
 
     play(tmp_path, story, "OAUTHBEARER")
+
+
+def test_an_attempt_that_is_given_up_leaves_no_connection(tmp_path: Path) -> None:
+    """A token that does not come holds the login up; the request gives up, and so does the connection."""
+
+    async def story(broker: Broker, peers: PeerConnections, to: PeerAddress) -> None:
+        class NoToken:
+            mechanism = "OAUTHBEARER"
+
+            async def begin(self) -> Any:
+                await asyncio.Event().wait()
+
+        slow = PeerConnections("slow", NoToken())
+        with pytest.raises(PeerUnreachable, match="did not answer within"):
+            await slow.ask("test", to, MetadataRequest(topics=[]), timeout_ms=200)
+        await until(lambda: broker.server._clients.connections == set())
+        slow.close()
+
+    play(tmp_path, story, "PLAIN")
