@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ottla.broker.config import BROKER_TABLE
+from ottla.broker.config import ADD_SCRAM, ALLOW_EVERYONE_IF_NO_ACL_FOUND, BROKER_TABLE, SUPER_USERS
 from ottla.cli.servers.broker_options import DEFAULT_LISTEN
 from ottla.client.java_names import unsupported_properties
 from ottla.config.setting import Setting, Table, UpdateMode
@@ -152,6 +152,10 @@ def broker_page() -> str:
         Section("Schema validation", list(SCHEMA_VALIDATION_BROKER_SETTINGS.values()), "Confluent's.")
     )
     sections.append(Section("ottla's own", list(OTTLA_BROKER_SETTINGS.values())))
+    sections.append(
+        Section("Authorizer", [SUPER_USERS, ALLOW_EVERYONE_IF_NO_ACL_FOUND], "Of Kafka's StandardAuthorizer.")
+    )
+    sections.append(Section("Formatting", [ADD_SCRAM], "ottla's own: what an empty directory begins with."))
     without = [each for each in BROKER_SETTINGS.values() if not has_effect(each.name)]
     sections.append(
         Section(

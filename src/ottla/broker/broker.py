@@ -25,12 +25,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.config import BrokerConfig
+from ottla.broker.authorization import Authorization, OpenAuthorization
+from ottla.broker.config import AuthorizerRules, BrokerConfig
 from ottla.broker.controller.controller import Controller
 from ottla.broker.controller.controller_channel import ControllerChannel
 from ottla.broker.controller.controller_registration import register_controller
 from ottla.broker.controller.controller_work import ControllerWork
 from ottla.broker.controller.lifecycle import BrokerLifecycle, RegistrationRefused
+from ottla.broker.controller.metadata_formatting import bootstrap_records
 from ottla.broker.controller.metadata_quorum import MetadataQuorum
 from ottla.broker.coordinators.coordinator_partitions import CoordinatorPartitions
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
@@ -38,9 +40,9 @@ from ottla.broker.coordinators.producer_ids import ProducerIdSource
 from ottla.broker.coordinators.share_coordinator import ShareCoordinator
 from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from ottla.broker.handlers.table import broker_table, controller_table
-from ottla.broker.listeners import PROTOCOLS, SASL_PROTOCOLS, TLS_PROTOCOLS, Listener
+from ottla.broker.listeners import PLAINTEXT, PROTOCOLS, SASL_PROTOCOLS, TLS_PROTOCOLS, Listener
 from ottla.broker.network.connection import Dispatch
-from ottla.broker.network.context import RequestContext
+from ottla.broker.network.context import ANONYMOUS, RequestContext
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.server import ListenError, Server, bind
 from ottla.broker.peers.broker_requests import BrokerRequests
@@ -54,6 +56,7 @@ from ottla.broker.replication.replication import Replication
 from ottla.broker.share.share_persister import ShareStatePersister
 from ottla.broker.supervisor import Supervisor
 from ottla.config.errors import ConfigError, UserError
+from ottla.config.setting import Setting
 from ottla.core.decisions.topic_names import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from ottla.core.image.image import EndpointImage, MetadataDelta, MetadataImage
 from ottla.core.replica.fetch_sessions import FetchSessionCache
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
     import ssl
 
     from ottla.broker.network.tls_connection import ListenerTls
+    from ottla.broker.peers.login import NodeLogin
     from ottla.broker.quotas.address_quotas import AddressQuotas
     from ottla.broker.security.node_tls import NodeTls
     from ottla.broker.share.share_partitions import SharePartitions
@@ -93,7 +97,26 @@ class Broker:
         self._on_failure = on_failure
         self.tls: NodeTls | None = None
         """The TLS of the listeners and towards other nodes; None where all is plaintext."""
-        self.peers = PeerConnections(f"ottla-{config.node_id}", self._tls_towards)
+        self.peers = PeerConnections(
+            f"ottla-{config.node_id}",
+            self._login_at(
+                config.inter_broker_listener_name,
+                config.inter_broker_protocol,
+                broker_settings.SASL_MECHANISM_INTER_BROKER_PROTOCOL,
+            ),
+            lambda: self._tls_towards(config.inter_broker_listener_name),
+        )
+        """Connections to other brokers."""
+        self.controller_peers = PeerConnections(
+            f"ottla-{config.node_id}",
+            self._login_at(
+                config.controller_listener.name,
+                config.controller_listener.security_protocol,
+                broker_settings.SASL_MECHANISM_CONTROLLER_PROTOCOL,
+            ),
+            lambda: self._tls_towards(config.controller_listener.name),
+        )
+        """Connections to controllers."""
         self.broker_requests = BrokerRequests(self, self.peers)
         self.supervisor = Supervisor(self._task_died)
         """Owns the background tasks of the broker."""
@@ -107,6 +130,9 @@ class Broker:
         self.server = Server(config, self._task_died)
         self.client_quotas = ClientQuotas(config, self.loop)
         self._address_quotas: AddressQuotas | None = None
+        self.authorization: Authorization = OpenAuthorization()
+        """Decides what clients may do."""
+        self._acls_are_read: Callable[[], None] = lambda: None
         self.fetch_sessions = FetchSessionCache(
             config[broker_settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], min_eviction_ms=120_000
         )
@@ -187,9 +213,7 @@ class Broker:
     def controller_address(self) -> PeerAddress | None:
         """Where the active controller listens; None while no leader is known, or when it is this node."""
         address = self.quorum.leader_address()
-        if address is None or self.quorum.is_leader:
-            return None
-        return PeerAddress(*address, self.config.controller_listener.name)
+        return None if address is None or self.quorum.is_leader else PeerAddress(*address)
 
     @property
     def cluster_id(self) -> str:
@@ -253,13 +277,13 @@ class Broker:
         ):
             from ottla.broker.controller.cluster_identity import identify_cluster
 
-            cluster_id = await identify_cluster(config, self.peers)
+            cluster_id = await identify_cluster(config, self.controller_peers)
         self.log_directory = LogDirectory.open(
             config.log_directory, node_id=config.node_id, cluster_id=cluster_id
         )
         spawn = self.controller_supervisor.spawn
         self.quorum = MetadataQuorum.open(
-            self.log_directory, config, self.peers, now_ms=self.now_ms, spawn=spawn
+            self.log_directory, config, self.controller_peers, now_ms=self.now_ms, spawn=spawn
         )
         self.controller = await Controller.open(self.quorum, config, now_ms=self.now_ms, spawn=spawn)
         self._take_quotas()
@@ -268,8 +292,41 @@ class Broker:
         if self.tls is not None:
             self.controller.add_listener(self._follow_tls)
             self.controller_supervisor.spawn("follow-tls-keys", self.tls.run())
+        if config.authorizer is not None:
+            self._authorize(config.authorizer)
         if config.is_controller:
             self.controller_work.start()
+
+    def _authorize(self, rules: AuthorizerRules) -> None:
+        """Decide by the metadata's ACLs once this node has all of it; until then only super users may."""
+        # Imported where it is used: a start without an authorizer does not pay for it.
+        from ottla.broker.security.acl_authorization import AclAuthorization
+
+        authorization = AclAuthorization(
+            rules.super_users,
+            allow_if_no_acl=rules.allow_if_no_acl,
+            image=self.image,
+            flood_log=self.server.flood_log,
+        )
+        self.authorization = authorization
+        self._acls_are_read = authorization.begin
+        self.controller.add_listener(authorization.follow)
+        if self.quorum.alone:
+            authorization.begin()
+            return
+        if not self.config.is_broker:  # a broker's start waits for the metadata anyway
+            self.controller_supervisor.spawn("read-acls", self._until_acls_are_read())
+        protocols = (self.config.inter_broker_protocol, self.config.controller_listener.security_protocol)
+        if ANONYMOUS not in rules.super_users and PLAINTEXT in protocols:
+            log.warning(
+                "nodes reach each other without a login, as %s, which is not in super.users: unless ACLs let "
+                "it in, other nodes refuse this one",
+                ANONYMOUS,
+            )
+
+    async def _until_acls_are_read(self) -> None:
+        await self.controller.wait_until_caught_up()
+        self._acls_are_read()
 
     async def _join(self) -> None:
         """Take part in the quorum, then in the cluster."""
@@ -320,6 +377,7 @@ class Broker:
                     "controllers"
                 )
             await caught_up
+            self._acls_are_read()
         finally:
             caught_up.cancel()
             met_stranger.cancel()
@@ -417,15 +475,38 @@ class Broker:
         self, listener: Listener, bound: socket.socket, dispatch: Dispatch, tls: ListenerTls | None
     ) -> None:
         # Imported where it is used: a start without SASL does not pay for it.
+        from ottla.broker.sasl_settings import enabled_mechanisms
         from ottla.broker.security.credentials import MetadataCredentials
         from ottla.broker.security.sasl_listener import SaslListener
+        from ottla.core.security.sasl.oauthbearer import OAUTHBEARER
 
-        credentials = MetadataCredentials(self)
+        validator = None
+        if OAUTHBEARER in enabled_mechanisms(self.config.layers, listener.name):
+            from ottla.broker.security.bearer_validators import bearer_validator
+
+            validator = bearer_validator(self.config.layers, listener.name)
+            self.controller_supervisor.spawn(f"keys-of-{listener.name}", validator.run())
         sasl = SaslListener(
-            listener.name, dispatch, self.config, credentials, self.now_ms, self.server.flood_log
+            listener.name,
+            dispatch,
+            self.config,
+            MetadataCredentials(self, lambda: bootstrap_records(self.log_directory.path)),
+            self.now_ms,
+            self.server.flood_log,
+            validator,
         )
-        limit_bytes = self.config[broker_settings.SASL_SERVER_MAX_RECEIVE_SIZE]
+        limit_bytes = self.config.layers.for_listener(
+            listener.name, broker_settings.SASL_SERVER_MAX_RECEIVE_SIZE
+        )
         await self.server.listen(listener.name, bound, sasl, limit_bytes, tls)
+
+    def _login_at(self, listener_name: str, protocol: str, mechanism: Setting[str]) -> NodeLogin | None:
+        """As whom this node logs in to others at the listener of this name; None where nobody has to."""
+        if protocol not in SASL_PROTOCOLS or not self.config.reaches_nodes:
+            return None
+        from ottla.broker.security.node_logins import node_login
+
+        return node_login(self.config, listener_name, self.config[mechanism])
 
     def _endpoints(self, listeners: Iterable[Listener]) -> list[EndpointImage]:
         return [
@@ -476,6 +557,7 @@ class Broker:
         await self.controller_supervisor.stop()
         await self.server.stop()
         self.peers.close()
+        self.controller_peers.close()
         for bound in self._sockets.values():
             bound.close()
         directory = getattr(self, "log_directory", None)
@@ -503,6 +585,7 @@ class Broker:
         await self.server.stop()
         await self.controller_supervisor.stop()
         self.peers.close()
+        self.controller_peers.close()
         try:
             self.log_directory.close(clean=not self.failed, broker_epoch=self.lifecycle.broker_epoch)
         except OSError as problem:

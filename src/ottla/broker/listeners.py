@@ -2,8 +2,7 @@
 
 The listeners named in controller.listener.names belong to the controller, the others to the broker. A node
 has those of its roles and no others; a single node with both roles needs no controller listener, because no
-other node looks for its controller. SASL is served for clients alone: nodes reach each other by PLAINTEXT or
-by SSL, where certificates say which node asks.
+other node looks for its controller.
 """
 
 from __future__ import annotations
@@ -78,7 +77,6 @@ def read_listeners(settings: Settings, roles: frozenset[str]) -> Listeners:
         )
     )
     _require_listeners_of_roles(settings, roles, own, controllers, clients)
-    _require_no_login_to_controllers(settings, protocols, controller_names)
     if BROKER not in roles or CONTROLLER not in roles or controllers:
         _require_chosen_protocols(settings, mapped, controller_names, listeners)
     substitute = Listener(
@@ -132,18 +130,6 @@ def _require_listeners_of_roles(
             )
 
 
-def _require_no_login_to_controllers(
-    settings: Settings, protocols: Mapping[str, str], controller_names: Sequence[str]
-) -> None:
-    for name in controller_names:
-        if protocols[name] in SASL_PROTOCOLS:
-            raise settings.refusal(
-                "listener.security.protocol.map",
-                f"controller listener {name} speaks {protocols[name]}, only {PLAINTEXT} and {SSL} are served "
-                "between nodes",
-            )
-
-
 def _require_chosen_protocols(
     settings: Settings,
     mapped: Mapping[str, str],
@@ -158,17 +144,6 @@ def _require_chosen_protocols(
             "listener.security.protocol.map",
             f"it has no entry for controller listener {missing}, which listener {protected.name} with its "
             f"{protected.security_protocol} makes necessary",
-        )
-
-
-def require_no_login_between_brokers(settings: Settings, listeners: Listeners) -> None:
-    """Nodes can't log in to each other; one that reaches no other node needs not. Raises ConfigError."""
-    between = listeners.inter_broker
-    if between.security_protocol in SASL_PROTOCOLS:
-        raise settings.refusal(
-            "inter.broker.listener.name",
-            f"listener {between.name} speaks {between.security_protocol}, only {PLAINTEXT} and {SSL} are "
-            "served between nodes: name another",
         )
 
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from support.servers.cluster import ServerProcess, free_port
 from support.servers.tls_trial import Trial
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 TIMEOUT_S = 60
 NODES, RECORDS, TOPIC = (1, 2, 3), 3_000, "orders"

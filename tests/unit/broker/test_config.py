@@ -181,7 +181,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
             "replica.fetch.wait.max.ms=40000: replica.fetch.wait.max.ms=40000 must be at most "
             "replica.socket.timeout.ms=30000",
         ),
-        ({"authorizer_class_name": "Kafka.Auth"}, "authorization is not served"),
+        ({"super_users": "User:alice;bob"}, "`bob` is not a principal"),
+        ({"authorizer_class_name": "Kafka.Auth"}, "StandardAuthorizer alone"),
         ({"create_topic_policy_class_name": "my.Policy"}, "what it protects would be open"),
         ({"alter_config_policy_class_name": "my.Policy"}, "what it protects would be open"),
         ({"client_quota_callback_class": "my.Quota"}, "what it protects would be open"),
@@ -223,14 +224,46 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
                 "sasl_enabled_mechanisms": "SCRAM-SHA-256",
                 "controller_quorum_voters": "1@a:2,2@b:2",
             },
-            "listener SASL_PLAINTEXT speaks SASL_PLAINTEXT, only PLAINTEXT and SSL are served between nodes",
+            "sasl.mechanism.inter.broker.protocol: GSSAPI is not served, name some of",
+        ),
+        (
+            {
+                "listeners": "SASL_PLAINTEXT://a:1,CONTROLLER://a:2",
+                "listener_security_protocol_map": "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SSL",
+                "sasl_enabled_mechanisms": "SCRAM-SHA-256",
+                "sasl_mechanism_inter_broker_protocol": "SCRAM-SHA-512",
+            },
+            "nodes log in to each other at listener SASL_PLAINTEXT, where sasl.enabled.mechanisms has "
+            "SCRAM-SHA-256: name one of these",
+        ),
+        (
+            {
+                "listeners": "SASL_PLAINTEXT://a:1,CONTROLLER://a:2",
+                "listener_security_protocol_map": "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SSL",
+                "sasl_enabled_mechanisms": "SCRAM-SHA-256",
+                "sasl_mechanism_inter_broker_protocol": "SCRAM-SHA-256",
+            },
+            "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config: it is not set",
         ),
         (
             {
                 "listeners": "PLAINTEXT://a:1,CONTROLLER://a:2",
                 "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+                "sasl_enabled_mechanisms": "SCRAM-SHA-256",
             },
-            "controller listener CONTROLLER speaks SASL_PLAINTEXT, only PLAINTEXT and SSL are served",
+            "sasl.mechanism.controller.protocol: GSSAPI is not served",
+        ),
+        (
+            {"listeners": "SASL_PLAINTEXT://a:1", "sasl_enabled_mechanisms": "OAUTHBEARER"},
+            "sasl.oauthbearer.jwks.endpoint.url: OAUTHBEARER needs it at listener SASL_PLAINTEXT",
+        ),
+        (
+            {
+                "listeners": "SASL_PLAINTEXT://a:1",
+                "sasl_enabled_mechanisms": "SCRAM-SHA-256",
+                "sasl_server_callback_handler_class": "my.LdapHandler",
+            },
+            "my.LdapHandler can't be loaded, so SCRAM-SHA-256 would be checked by other rules",
         ),
         ({"listeners": "INSIDE://:9092"}, "no entry in listener.security.protocol.map"),
         ({"listeners": "9092"}, "'9092' is not NAME://host:port"),

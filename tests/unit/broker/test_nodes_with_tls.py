@@ -49,6 +49,33 @@ def test_nodes_form_a_cluster_by_mutual_tls(tmp_path: Path, roles: dict[int, str
             assert answer.topics[0].error_code == 0, answer.topics[0].error_message
             await cluster.until(lambda: all("t" in each.image.topics for each in cluster.running.values()))
             await cluster.until(lambda: principals(cluster) == {"User:CN=broker"})
+            await cluster.stop(*brokers)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_nodes_log_in_to_each_other_over_tls(tmp_path: Path) -> None:
+    trial = Trial.create(tmp_path / "certs")
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    login = f'{module} required username="node" password="secret" user_node="secret";'
+    settings = {
+        **trial.settings(),
+        "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:SASL_SSL",
+        "security.inter.broker.protocol": "SASL_SSL",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": login,
+        "listener.name.controller.plain.sasl.jaas.config": login,
+    }
+
+    async def scenario() -> None:
+        async with nodes(tmp_path, {1: BOTH, 2: BOTH, 3: BOTH}, settings, "SASL_SSL") as cluster:
+            await cluster.start(1, 2, 3)
+            topic = CreatableTopic(name="t", num_partitions=2, replication_factor=3)
+            answer = await create_topics(cluster.running[2], [topic])
+            assert answer.topics[0].error_code == 0, answer.topics[0].error_message
+            await cluster.until(lambda: principals(cluster) == {"User:node"})
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
@@ -71,6 +98,7 @@ def test_a_node_with_a_foreign_certificate_is_not_let_in(
             assert sorted(cluster.running[101].image.brokers) == [1]
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
+            await cluster.stop(1)
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
@@ -91,6 +119,7 @@ def test_a_node_whose_certificate_names_another_host_is_not_trusted(
             is_trusted = starting.done()
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
+            await cluster.stop(*({1} & cluster.running.keys()))
             return is_trusted
 
     assert asyncio.run(asyncio.wait_for(scenario(""), 60))

@@ -56,7 +56,7 @@ async def _ask(config: BrokerConfig, peers: PeerConnections) -> str:
     while True:
         problem = ""
         for server in servers:
-            address = PeerAddress(server.host, server.port, config.controller_listener.name)
+            address = PeerAddress(*server)
             try:
                 answer = await peers.ask(
                     PURPOSE,

@@ -167,7 +167,13 @@ class MetadataQuorum:
                 voters = own_voter(
                     config.node_id, directory.directory_id, (_endpoint(config.controller_listener, {}),)
                 )
-            format_metadata(directory, voters, controller=config.is_controller, now_ms=now_ms())
+            format_metadata(
+                directory,
+                voters,
+                controller=config.is_controller,
+                now_ms=now_ms(),
+                first_users=config.first_users(),
+            )
         metadata_log = MetadataLog.open(directory, limits, now_ms(), alone=config.quorum_alone)
         return cls(directory, config, metadata_log, peers, now_ms, spawn)
 
@@ -519,8 +525,9 @@ class MetadataQuorum:
         purpose = FETCH_PURPOSE if effect.request.API_KEY in _FETCHES else VOTE_PURPOSE
         response: Message | None = None
         try:
-            to = PeerAddress(*effect.to, self._config.controller_listener.name)
-            response = await self._peers.ask(purpose, to, effect.request, timeout_ms=effect.timeout_ms)
+            response = await self._peers.ask(
+                purpose, PeerAddress(*effect.to), effect.request, timeout_ms=effect.timeout_ms
+            )
         except PeerUnreachable as problem:
             log.debug("no answer purpose=%s to=%s:%d reason=%s", purpose, *effect.to, problem)
         except (KafkaError, ProtocolError) as problem:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.broker.parts import Clock, Cluster, Loop
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization import Authorization
     from ottla.broker.controller.controller import Controller
     from ottla.broker.controller.controller_channel import ControllerChannel
     from ottla.broker.controller.controller_work import ControllerWork
@@ -62,6 +63,11 @@ class Node(Cluster, Clock, Loop, Protocol):
     @property
     def client_quotas(self) -> ClientQuotas:
         """The quotas of clients, and what they have used of them."""
+        ...
+
+    @property
+    def authorization(self) -> Authorization:
+        """Decides what the sender of a request may do."""
         ...
 
     @property

@@ -35,6 +35,8 @@ from ottla.protocol.errors import ProtocolError
 log = logging.getLogger("ottla.broker")
 
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
+#: The time that a client has for its login, on a listener that asks for one.
+LOGIN_SECONDS: Final = 60.0
 #: The bytes of one read while requests wait for memory: most requests without records come whole.
 SMALL_READ_BYTES: Final = 4 * 1024
 FRAME_GROWTH_BYTES: Final = 64 * 1024
@@ -96,6 +98,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     __slots__ = (
         "_answers",
         "_aside",
+        "_authenticate_by",
         "_charged_bytes",
         "_closed",
         "_dispatch",
@@ -132,12 +135,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         shared: Shared,
         max_request_bytes: int | None = None,
     ) -> None:
-        """max_request_bytes: the limit until `lift_request_limit`; None is that of all connections."""
+        """max_request_bytes: the limit until `authenticated`; None where clients need no login."""
         self.listener_name = listener_name
         self.client_host = client_host
         self.session = Session(client_host, listener_name, connection=self)
         self.last_active = loop.time()
         self.held_since = 0.0
+        self._authenticate_by = None if max_request_bytes is None else self.last_active + LOGIN_SECONDS
         self._loop = loop
         self._dispatch = dispatch
         self._shared = shared
@@ -273,8 +277,9 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._write(reply)
             self.close()
 
-    def lift_request_limit(self) -> None:
-        """The client is authenticated: its requests may be as large as those of any other."""
+    def authenticated(self) -> None:
+        """The client has logged in: its requests may be as large as those of any other."""
+        self._authenticate_by = None
         self._max_request_bytes = self._shared.max_request_bytes
 
     def abort(self) -> None:
@@ -294,6 +299,11 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self.abort()
             else:
                 self.close()
+
+    def close_if_login_is_late(self, now: float) -> None:
+        """Close if the client has not logged in in time, however busy it is with something else."""
+        if self._authenticate_by is not None and now > self._authenticate_by and not self._closed:
+            self._refuse(f"it did not log in within {LOGIN_SECONDS:.0f} s", "authentication")
 
     # -- quotas -------------------------------------------------------------------------------------
 

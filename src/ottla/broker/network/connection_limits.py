@@ -23,7 +23,6 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.network.addresses import host_addresses, normal_address
 from ottla.core.settings import broker_settings
 from ottla.core.settings.broker_settings.server import parse_connection_overrides
 
@@ -147,7 +146,7 @@ class ConnectionLimits:
         """
         if self.address_rates is None:
             return 0
-        throttle_ms = self.address_rates.count(normal_address(address), int(now * 1000))
+        throttle_ms = self.address_rates.count(_normal(address), int(now * 1000))
         if throttle_ms:
             self._rates[listener_name].take_back()
             if not self.is_protected(listener_name):
@@ -165,13 +164,13 @@ class ConnectionLimits:
                 for address in _addresses(host)
             }
         default = self._config[broker_settings.MAX_CONNECTIONS_PER_IP]
-        return self._overrides.get(normal_address(address), default) if self._overrides else default
+        return self._overrides.get(_normal(address), default) if self._overrides else default
 
     # -- counts -------------------------------------------------------------------------------------
 
     def add(self, listener_name: str, address: str) -> bool:
         """Count a connection; False if its address has too many, and it must be closed."""
-        address = normal_address(address)
+        address = _normal(address)
         if self._by_address[address] >= self.limit_of_address(address):
             return False
         self._by_address[address] += 1
@@ -181,7 +180,7 @@ class ConnectionLimits:
 
     def remove(self, listener_name: str, address: str) -> None:
         """A connection that was counted is gone."""
-        address = normal_address(address)
+        address = _normal(address)
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
@@ -189,8 +188,19 @@ class ConnectionLimits:
         self.total -= 1
 
 
+def _normal(address: str) -> str:
+    """One way to write an address, see addresses.py; nearly all are written so already."""
+    if ":" not in address:
+        return address
+    from ottla.broker.network.addresses import normal_address
+
+    return normal_address(address)
+
+
 def _addresses(host: str) -> set[str]:
     """The addresses that an address or a name stands for; none for an unknown name."""
+    from ottla.broker.network.addresses import host_addresses
+
     try:
         return host_addresses(host)
     except (OSError, UnicodeError) as problem:

@@ -59,9 +59,11 @@ class Session:
         "connection",
         "known_header",
         "listener_name",
+        "of_this_node",
         "principal",
         "sasl",
         "throttle_ms",
+        "token_authenticated",
     )
 
     def __init__(
@@ -70,12 +72,19 @@ class Session:
         listener_name: str,
         principal: str = ANONYMOUS,
         connection: Connection | None = None,
+        *,
+        token_authenticated: bool = False,
+        of_this_node: bool = False,
     ) -> None:
         self.client_host = client_host
         self.listener_name = listener_name
         self.principal = principal
+        self.token_authenticated = token_authenticated
+        """Whether a delegation token proved the principal."""
         self.connection = connection
         """For objects that live as long as the connection; None for a request that came another way."""
+        self.of_this_node = of_this_node
+        """Whether the node asks itself, without a socket: it may do everything."""
         self.known_header: KnownHeader | None = None
         self.sasl: SaslConnection | None = None
         """How far authentication is, on a listener with SASL; None before the first request."""

@@ -260,8 +260,9 @@ class Server:
         now = self._loop.time()
         idle = self._config[broker_settings.CONNECTIONS_MAX_IDLE_MS] / 1000
         self._look_for_idle_at = now + min(IDLE_LOOK_SECONDS, max(idle, 0) / 2)
-        if idle >= 0:  # negative: no connection is idle too long
-            for connection in [*self._clients.connections, *self._controllers.connections]:
+        for connection in [*self._clients.connections, *self._controllers.connections]:
+            connection.close_if_login_is_late(now)
+            if idle >= 0:  # negative: no connection is idle too long
                 connection.close_if_idle_since(now - idle)
 
     def _close_excess(self, group: _Group) -> None:

@@ -41,9 +41,8 @@ def address_of_broker(node: Cluster, node_id: int) -> PeerAddress | None:
     registered = node.image.brokers.get(node_id)
     if registered is None or registered.fenced:
         return None
-    name = node.config.inter_broker_listener_name
-    endpoint = registered.endpoint(name)
-    return None if endpoint is None else PeerAddress(endpoint.host, endpoint.port, name)
+    endpoint = registered.endpoint(node.config.inter_broker_listener_name)
+    return None if endpoint is None else PeerAddress(endpoint.host, endpoint.port)
 
 
 class BrokerRequests:

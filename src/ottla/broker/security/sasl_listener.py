@@ -10,12 +10,14 @@ import asyncio
 import secrets
 import struct
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ottla.broker.network.connection import ClientConnection, CloseConnection, Dispatch, Reply
 from ottla.broker.network.flood_log import FloodLog
 from ottla.broker.network.replies import frame_reply
+from ottla.broker.sasl_logins import jaas_setting_name
 from ottla.broker.sasl_settings import plain_users, sasl_rules
+from ottla.config.jaas import JaasError
 from ottla.core.security.sasl.connection import (
     AnswerAuthenticate,
     AnswerHandshake,
@@ -26,7 +28,8 @@ from ottla.core.security.sasl.connection import (
     SaslConnection,
     SaslState,
 )
-from ottla.core.security.sasl.mechanism import Exchange
+from ottla.core.security.sasl.mechanism import Exchange, RefusedExchange
+from ottla.core.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerExchange
 from ottla.core.security.sasl.plain import PLAIN, PlainExchange
 from ottla.core.security.sasl.scram import ScramCredentials, ScramExchange, ScramMechanism
 from ottla.core.settings.config_layers import BrokerLayers
@@ -34,6 +37,9 @@ from ottla.protocol.apis import ApiKey, advertised_versions, request_class
 from ottla.protocol.headers import RequestHeader, decode_request_header
 from ottla.protocol.messages.sasl_authenticate_response import SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake_response import SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.security.bearer_validators import BearerValidator
 
 _KEY: Final = struct.Struct(">h")
 _SASL_KEYS: Final = frozenset(_KEY.pack(key) for key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
@@ -63,13 +69,16 @@ class SaslListener:
         credentials: ScramCredentials,
         now_ms: Callable[[], int],
         flood_log: FloodLog,
+        validator: BearerValidator | None = None,
     ) -> None:
+        """validator: checks bearer tokens, None where OAUTHBEARER is not served."""
         self._listener_name = listener_name
         self._dispatch = dispatch
         self._config = config
         self._credentials = credentials
         self._now_ms = now_ms
         self._flood_log = flood_log
+        self._validator = validator
 
     def __call__(self, connection: ClientConnection, frame: memoryview) -> Reply | Awaitable[Reply]:
         """Handle one request or bare token. Raises CloseConnection or ProtocolError."""
@@ -110,19 +119,26 @@ class SaslListener:
             return self._perform(connection, header, sasl.versions_asked(accepted=False))
         reply = self._dispatch(connection, frame)
         assert isinstance(reply, (list, tuple))
-        sasl.versions_asked(accepted=b"".join(reply)[_VERSIONS_ERROR] == _NO_ERROR)
-        return reply
+        effects = sasl.versions_asked(accepted=b"".join(reply)[_VERSIONS_ERROR] == _NO_ERROR)
+        return self._perform(connection, header, effects) if effects else reply
 
     def _begin(self, mechanism: str) -> Exchange:
         scram = ScramMechanism.of_name(mechanism)
         if scram is not None:
             return ScramExchange(scram, self._credentials, secrets.token_urlsafe(_NONCE_BYTES))
-        assert mechanism == PLAIN
-        return PlainExchange(plain_users(self._config.layers, self._listener_name))
+        if mechanism == OAUTHBEARER and self._validator is not None:
+            return OAuthBearerExchange()
+        if mechanism == PLAIN:
+            try:
+                return PlainExchange(plain_users(self._config.layers, self._listener_name))
+            except JaasError as error:
+                return RefusedExchange(f"{jaas_setting_name(self._listener_name, PLAIN)}: {error}")
+        return RefusedExchange(f"{mechanism} was enabled while the node ran, it is served after a restart")
 
     def _perform(
         self, connection: ClientConnection, header: RequestHeader | None, effects: Sequence[Effect]
     ) -> Reply | Awaitable[Reply]:
+        """Do what the state machine says; awaitable where that takes time."""
         reply: list[bytes | bytearray | memoryview] = []
         for effect in effects:
             match effect:
@@ -130,7 +146,8 @@ class SaslListener:
                     reply += _framed(header, effect)
                 case BecomeAuthenticated(principal, _):
                     connection.session.principal = str(principal)
-                    connection.lift_request_limit()
+                    connection.session.token_authenticated = principal.token_authenticated
+                    connection.authenticated()
                 case CloseLater(reason, delay_ms):
                     self._flood_log.warn(
                         "authentication",
@@ -138,9 +155,19 @@ class SaslListener:
                         f"listener={self._listener_name} reason={reason}",
                     )
                     return self._end(connection, reply, delay_ms)
-                case CheckToken():
-                    raise CloseConnection("bearer tokens are not served")
+                case CheckToken(token):
+                    return self._check(connection, header, token)
         return reply
+
+    async def _check(self, connection: ClientConnection, header: RequestHeader | None, token: str) -> Reply:
+        """Go on with the verdict on a bearer token."""
+        validator, sasl = self._validator, connection.session.sasl
+        assert validator is not None and sasl is not None
+        verdict = await validator.verdict(token)
+        if connection.closed:
+            return None
+        reply = self._perform(connection, header, sasl.token_checked(verdict, self._now_ms()))
+        return await reply if isinstance(reply, Awaitable) else reply
 
     async def _end(
         self, connection: ClientConnection, reply: list[bytes | bytearray | memoryview], delay_ms: int

@@ -1,12 +1,13 @@
 """Writes batches to the leaders of their partitions: in order, each exactly once, and bounded in memory.
 
 Theory of operation. Every partition has one task, its batches a queue. The task sends up to MAX_IN_FLIGHT
-batches before it waits for the answer to the oldest. Sequence numbers are given when a batch is first sent
-and never changed, so a broker that has a batch already says so, and one that lacks an earlier batch refuses
-the later ones (KIP-98). After a failure that may pass (the leader has moved, the connection broke) the task
-waits for all answers that are under way, and sends the unacknowledged batches again, one at a time and
-in order; then it goes on as before. A batch that is refused for good ends the writer: nothing is sent any
-more, and `flush` raises the refusal, which names the record where the broker does.
+batches before it waits for the answer to the oldest; the first goes alone. Sequence numbers are given when a
+batch is first sent and never changed, so a broker that has a batch already says so, and one that lacks an
+earlier batch refuses the later ones (KIP-98). After a failure that may pass (the leader has moved, the
+connection broke) the task waits for all answers that are under way, and sends the unacknowledged batches
+again, one at a time and in order; then it goes on as before. A batch that is refused for good ends the
+writer: nothing is sent any more, and `flush` raises the refusal, which names the record where the broker
+does.
 
 What waits or is under way is bounded in bytes: `add` returns when there is room.
 """
@@ -272,9 +273,14 @@ class _PartitionWriter:
         self._queue: deque[OutgoingBatch] = deque()
         self._wake = asyncio.Event()
         self._next_sequence = 0
+        # The first batch goes alone: a broker that knows nothing of the producer takes any sequence number,
+        # and would take the second batch where it refused the first.
+        self._most_in_flight = MAX_IN_FLIGHT if writer.identity is None else 1
         self._under_way: deque[tuple[OutgoingBatch, asyncio.Task[int]]] = deque()
         self._again: deque[OutgoingBatch] = deque()
         self._learn_anew = False
+        self._connection: NodeConnection | None = None
+        """The connection of the batches under way."""
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     @property
@@ -311,7 +317,7 @@ class _PartitionWriter:
                     return
                 if self._again:
                     await self._send_again()
-                elif self._queue and len(self._under_way) < MAX_IN_FLIGHT:
+                elif self._queue and len(self._under_way) < self._most_in_flight:
                     await self._begin(self._queue[0])
                 elif self._under_way:
                     await self._await_oldest()
@@ -331,21 +337,33 @@ class _PartitionWriter:
     # -- the ordinary way --------------------------------------------------------------------------------
 
     async def _begin(self, batch: OutgoingBatch) -> None:
-        """Send the first batch of the queue, and don't wait for its answer."""
+        """Send the first batch of the queue, and don't wait for its answer.
+
+        Nothing is sent while a batch before it may be missing: if those under way have failed, or went over
+        another connection, their answers come first.
+        """
         try:
             await self._writer.prepare(self._partition)
             payload = await self._compressed(batch)
             connection = await self._writer.connection(self._partition, anew=False)
         except _NotNow:
+            await self._recover()
             self._again.append(self._queue.popleft())
-            self._learn_anew = True
             return
+        if self._under_way and (connection is not self._connection or self._has_failure()):
+            await self._recover()
+            return
+        self._connection = connection
         self._queue.popleft()
         self._give_sequence(batch)
         sending = self._sent(connection, batch, payload)
         self._under_way.append((batch, asyncio.get_running_loop().create_task(sending)))
         # The task writes its request before it waits: the next one's comes after it.
         await asyncio.sleep(0)
+
+    def _has_failure(self) -> bool:
+        """Whether a batch under way has an answer that is not good."""
+        return any(sending.done() and sending.exception() is not None for _, sending in self._under_way)
 
     async def _await_oldest(self) -> None:
         batch, sending = self._under_way[0]
@@ -359,6 +377,10 @@ class _PartitionWriter:
             self._writer.release(batch)
             raise
         self._under_way.popleft()
+        self._acknowledged(batch, base_offset)
+
+    def _acknowledged(self, batch: OutgoingBatch, base_offset: int) -> None:
+        self._most_in_flight = MAX_IN_FLIGHT
         self._writer.acknowledged(batch, base_offset)
 
     async def _recover(self) -> None:
@@ -371,7 +393,7 @@ class _PartitionWriter:
                 # Behind a batch that is missing the broker refuses for that reason alone: all are sent again.
                 self._again.append(batch)
             else:
-                self._writer.acknowledged(batch, base_offset)
+                self._acknowledged(batch, base_offset)
             self._under_way.popleft()
         self._learn_anew = True
 
@@ -409,7 +431,7 @@ class _PartitionWriter:
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             else:
                 self._again.popleft()
-                self._writer.acknowledged(batch, base_offset)
+                self._acknowledged(batch, base_offset)
                 return
 
     async def _await_all(self) -> None:

@@ -46,6 +46,15 @@ def uncharged(partitions: int) -> None:
     """Count nothing: the change is nobody's that has a quota."""
 
 
+#: Whether the client may do something with the topic of this name.
+MayTopic: TypeAlias = Callable[[str], bool]
+
+
+def anyone_may(name: str) -> bool:
+    """Yes: nothing is refused."""
+    return True
+
+
 #: The version of each type of record from metadata.version 4.3-IV0 on, where it is not 0.
 _VERSIONS = {0: 4, 3: 2, 5: 2}
 _BROKER_REGISTRATION_CHANGE = 17

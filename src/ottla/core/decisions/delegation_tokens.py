@@ -18,7 +18,7 @@ from ottla.core.security.delegation_tokens import (
     later,
     token_hmac,
 )
-from ottla.core.security.principals import USER_TYPE
+from ottla.core.security.principals import USER_TYPE, principal_parts
 from ottla.protocol.errors import (
     DelegationTokenAuthDisabled,
     DelegationTokenExpired,
@@ -55,8 +55,9 @@ def create_delegation_token(
     if request.owner_principal_name:
         owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
     response = CreateDelegationTokenResponse()
-    response.principal_type, response.principal_name = _parts(owner)
-    response.token_requester_principal_type, response.token_requester_principal_name = _parts(requester)
+    response.principal_type, response.principal_name = principal_parts(owner)
+    parts = principal_parts(requester)
+    response.token_requester_principal_type, response.token_requester_principal_name = parts
     if rules.secret is None:
         response.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
         return Decision([], response)
@@ -166,8 +167,3 @@ def _record(token: DelegationToken) -> Message:
 
 def _removal(token: DelegationToken) -> Message:
     return RemoveDelegationTokenRecord(token_id=token.token_id)
-
-
-def _parts(principal: str) -> tuple[str, str]:
-    kind, _, name = principal.partition(":")
-    return kind, name

@@ -14,7 +14,9 @@ from ottla.core.decisions.decision import (
     MAX_RECORDS_PER_REQUEST,
     ChargePartitions,
     Decision,
+    MayTopic,
     Randomness,
+    anyone_may,
     uncharged,
 )
 from ottla.core.decisions.partition_changes import default_directory
@@ -28,6 +30,7 @@ from ottla.protocol.errors import (
     InvalidRequest,
     KafkaError,
     PolicyViolation,
+    TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
 from ottla.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
@@ -107,6 +110,7 @@ def create_partitions(
     request: CreatePartitionsRequest,
     random: Randomness,
     charge: ChargePartitions = uncharged,
+    may_alter: MayTopic = anyone_may,
 ) -> Decision[CreatePartitionsResponse]:
     """Add partitions to existing topics; each topic succeeds or fails by itself."""
     records: list[Message] = []
@@ -124,10 +128,12 @@ def create_partitions(
         try:
             if counts[topic.name] > 1:
                 raise InvalidRequest("Duplicate topic name.")
+            if not may_alter(topic.name):
+                raise TopicAuthorizationFailed()
             created = _create_topic_partitions(image, topic, random)
             charge(len(created))
             records += created
-        except UnknownTopicOrPartition as error:
+        except (UnknownTopicOrPartition, TopicAuthorizationFailed) as error:
             result.error_code = error.code
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message

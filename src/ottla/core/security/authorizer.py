@@ -201,8 +201,8 @@ class Authorizer:
         return any(pattern == wildcard or not _is_dominated(pattern, denied) for pattern in allowed)
 
     def matching(self, acl_filter: AclFilter) -> Iterator[Acl]:
-        """The ACLs that a filter selects."""
-        return (acl for acl in self._acls.values() if acl_filter.matches(acl))
+        """The ACLs that a filter selects, each once."""
+        return (acl for acl in dict.fromkeys(self._acls.values()) if acl_filter.matches(acl))
 
     def _decide(self, principal: str, host: str, resource_type: ResourceType, name: str) -> int:
         if principal in self._super_users:

@@ -12,12 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from ottla.core.security.principals import KafkaPrincipal
 from ottla.core.security.sasl.scram import (
     MIN_ITERATIONS,
     ScramCredential,
     ScramMechanism,
-    TokenCredential,
     credential_of,
 )
 
@@ -69,11 +67,8 @@ def later(now_ms: int, duration_ms: int) -> int:
     return min(now_ms + duration_ms, MAX_TIMESTAMP_MS)
 
 
-def token_credential(
-    token: DelegationToken, owner: KafkaPrincipal, mechanism: ScramMechanism, secret: bytes, salt: bytes
-) -> TokenCredential:
-    """The token as a SCRAM credential; its password is the HMAC in Base64. Costs 4,096 iterations."""
-    password = base64.b64encode(token_hmac(secret, token.token_id))
+def token_credential(token_id: str, mechanism: ScramMechanism, secret: bytes, salt: bytes) -> ScramCredential:
+    """A token as a SCRAM credential; its password is the HMAC in Base64. Costs 4,096 iterations."""
+    password = base64.b64encode(token_hmac(secret, token_id))
     salted = mechanism.salted_password(password, salt, MIN_ITERATIONS)
-    credential: ScramCredential = credential_of(mechanism, salt, salted, MIN_ITERATIONS)
-    return TokenCredential(credential, owner, token.expires_at_ms)
+    return credential_of(mechanism, salt, salted, MIN_ITERATIONS)

@@ -53,6 +53,12 @@ def parse_principal(text: str) -> KafkaPrincipal:
     return KafkaPrincipal(kind, name)
 
 
+def principal_parts(text: str) -> tuple[str, str]:
+    """The type and the name of a principal's text."""
+    kind, _, name = text.partition(":")
+    return kind, name
+
+
 class _Rule:
     """One rule: a pattern for the whole name, its replacement in parts, and the case of the result."""
 

@@ -38,7 +38,6 @@ def test_others_ask_until_a_controller_tells(role: str, monkeypatch: pytest.Monk
             is_controller=is_controller,
             quorum_voters={} if is_controller else {1: ONE, 2: TWO},
             quorum_bootstrap_servers=(ONE, TWO) if is_controller else (),
-            controller_listener=SimpleNamespace(name="CONTROLLER"),
         )
         asked: list[PeerAddress] = []
 
@@ -47,7 +46,6 @@ def test_others_ask_until_a_controller_tells(role: str, monkeypatch: pytest.Monk
         ) -> DescribeClusterResponse:
             asked.append(to)
             assert request.endpoint_type == 2
-            assert to.listener_name == "CONTROLLER"
             if to.host == "one" or len(asked) < 4:
                 raise PeerUnreachable("not there yet")
             return DescribeClusterResponse(error_message=None, cluster_id="the-cluster")

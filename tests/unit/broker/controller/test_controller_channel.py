@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.broker.authorization import OpenAuthorization
 from ottla.broker.controller.controller_channel import ControllerChannel
 from ottla.broker.controller.envelope import unwrap_request, wrap_response
 from ottla.broker.handlers.cluster.envelopes import envelope
@@ -80,7 +81,8 @@ class Cluster:
         )
         self.config = {broker_settings.REQUEST_TIMEOUT_MS: 5_000, **{each: each.default for each in windows}}
         self.client_quotas = ClientQuotas(cast(Any, self.config), self.loop)
-        self.peers = SimpleNamespace(ask=self._ask)
+        self.authorization = OpenAuthorization()
+        self.controller_peers = SimpleNamespace(ask=self._ask)
         self._dispatcher = Dispatcher(cast(Any, self), controller_table())
         self.channel = ControllerChannel(cast(Any, self), self.answer_as_controller)
 

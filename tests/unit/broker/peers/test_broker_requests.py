@@ -64,7 +64,7 @@ def test_a_broker_is_asked_at_its_listener_for_brokers() -> None:
         brokers = BrokerRequests(FakeCluster(fenced=False, listener="INSIDE"), peers)
         assert await brokers.ask("a", OTHER, ApiVersionsRequest()) is ANSWER
         assert await brokers.ask("b", OTHER, ApiVersionsRequest(), timeout_ms=5) is ANSWER
-        inside = PeerAddress("inside", 2, "INSIDE")
+        inside = PeerAddress("inside", 2)
         assert peers.asked == [("a", inside, 4321), ("b", inside, 5)]
 
     asyncio.run(scenario())

@@ -8,17 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka.net.sasl.scram import ScramClient
 
 from ottla.broker.broker import Broker
-from ottla.core.security.sasl.scram import ScramMechanism
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.headers import encode_request
 from ottla.protocol.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
-    ScramCredentialUpsertion,
 )
 from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
 from ottla.protocol.messages.metadata_request import MetadataRequest
@@ -26,6 +23,7 @@ from ottla.protocol.messages.sasl_authenticate_request import SaslAuthenticateRe
 from ottla.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 from ottla.protocol.schema import Message
 from support.nodes.in_process import RawClient, connect, running_broker, until
+from support.nodes.sasl import connect_with_sasl, handshake, log_in, token, upsertion
 
 SETTINGS = {
     "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
@@ -53,18 +51,6 @@ def play(data: Path, story: Story, **settings: str) -> None:
             client.close()
 
     asyncio.run(asyncio.wait_for(run(), 60))
-
-
-async def connect_with_sasl(broker: Broker) -> RawClient:
-    return RawClient(*await asyncio.open_connection("127.0.0.1", broker.ports["SASL_PLAINTEXT"]))
-
-
-async def handshake(client: RawClient, mechanism: str = "PLAIN", version: int = 1) -> Any:
-    return await client.call(ApiKey.SASL_HANDSHAKE, version, SaslHandshakeRequest(mechanism=mechanism))
-
-
-async def token(client: RawClient, data: bytes, version: int = 2) -> Any:
-    return await client.call(ApiKey.SASL_AUTHENTICATE, version, SaslAuthenticateRequest(auth_bytes=data))
 
 
 async def is_served(client: RawClient) -> bool:
@@ -221,24 +207,6 @@ def test_sasl_does_not_belong_on_a_listener_without_it(tmp_path: Path) -> None:
         plain.close()
 
     play(tmp_path, story)
-
-
-def upsertion(user: str, password: str) -> ScramCredentialUpsertion:
-    salted = ScramMechanism.SHA_256.salted_password(password.encode(), b"salt", 4096)
-    return ScramCredentialUpsertion(
-        name=user, mechanism=1, iterations=4096, salt=b"salt", salted_password=salted
-    )
-
-
-async def log_in(client: RawClient, user: str, password: str) -> Any:
-    """By SCRAM-SHA-256 with kafka-python's client; the last answer."""
-    scram = ScramClient(user, password, "SCRAM-SHA-256")
-    await handshake(client, "SCRAM-SHA-256")
-    scram.process_server_first_message((await token(client, scram.first_message())).auth_bytes)
-    answer = await token(client, scram.final_message())
-    if answer.error_code == 0:
-        scram.process_server_final_message(answer.auth_bytes)
-    return answer
 
 
 def test_users_of_the_metadata_log_in_until_they_are_removed(tmp_path: Path) -> None:

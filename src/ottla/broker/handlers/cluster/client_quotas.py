@@ -21,6 +21,7 @@ from ottla.core.decisions.decision import Decision
 from ottla.core.image.image import MetadataImage, QuotaEntity, quota_entity
 from ottla.core.quotas.entities import IP
 from ottla.core.quotas.filters import QuotaFilter
+from ottla.core.security.acls import AclOperation
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, InvalidRequest, KafkaError
 from ottla.protocol.messages import alter_client_quotas_request as alter
@@ -42,6 +43,7 @@ async def describe_client_quotas(
     node: Node, context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     """The entities that the filter matches, with all of their quotas."""
+    node.authorization.require_on_cluster(context, AclOperation.DESCRIBE_CONFIGS)
     wanted = QuotaFilter(request.components, strict=request.strict)
     entries = []
     async for entity, values in in_turns(list(node.image.client_quotas.items())):
@@ -61,6 +63,7 @@ async def alter_client_quotas(
     node: Node, context: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
     """Set and remove quotas; each entity has an answer of its own."""
+    node.authorization.require_on_cluster(context, AclOperation.ALTER_CONFIGS)
     unknown_hosts = await _unknown_hosts(request.entries)
     outcomes: dict[QuotaEntity, KafkaError | None] = {}
 

@@ -47,6 +47,7 @@ from ottla.core.image.image import (
     TOPIC_RESOURCE,
     MetadataImage,
 )
+from ottla.core.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.core.settings.config_descriptions import (
     ConfigEntry,
     describe_broker,
@@ -58,10 +59,13 @@ from ottla.core.settings.config_descriptions import (
 from ottla.core.settings.config_layers import ConfigSource
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import (
+    ClusterAuthorizationFailed,
     ErrorCode,
+    GroupAuthorizationFailed,
     InvalidRequest,
     KafkaError,
     PolicyViolation,
+    TopicAuthorizationFailed,
     UnknownServerError,
     UnknownTopicOrPartition,
     UnsupportedVersion,
@@ -145,7 +149,7 @@ async def describe_configs(
         if settings >= MAX_SETTINGS:
             results.append(_undescribed(resource, TOO_MANY_SETTINGS))
             continue
-        results.append(_described(node, resource, request, alike))
+        results.append(_described(node, context, resource, request, alike))
         settings += len(results[-1].configs)
     return DescribeConfigsResponse(results=results)
 
@@ -160,10 +164,18 @@ def _undescribed(resource: DescribeConfigsResource, error: KafkaError) -> Descri
 
 
 def _described(
-    node: Node, resource: DescribeConfigsResource, request: DescribeConfigsRequest, alike: Alike
+    node: Node,
+    context: RequestContext,
+    resource: DescribeConfigsResource,
+    request: DescribeConfigsRequest,
+    alike: Alike,
 ) -> DescribeConfigsResult:
     wanted = frozenset(resource.configuration_keys or ())  # none means all
     try:
+        key = (resource.resource_type, resource.resource_name)
+        if key[0] not in RESOURCE_TYPES:
+            raise InvalidRequest(f"Unsupported resource type: {key[0]}")
+        _require(node, context, AclOperation.DESCRIBE_CONFIGS, key)
         describe, likeness = _description(node, resource.resource_type, resource.resource_name)
         configs = None if likeness is None else alike.get((likeness, wanted))
         if configs is None:
@@ -256,7 +268,7 @@ async def alter_configs(
         _check_replacement(resource)
         names = (config.name for config in resource.configs)
         key = (resource.resource_type, resource.resource_name)
-        _check_broker_resource(node, key, names)
+        _check_broker_resource(node, context, key, names)
         if key in refused_keys:
             raise refused_keys[key]
         return False
@@ -284,10 +296,11 @@ async def incremental_alter_configs(
         _check_changes(changes)
         key = (resource.resource_type, resource.resource_name)
         if key[0] == BROKER_LOGGER_RESOURCE:
+            _require(node, context, AclOperation.ALTER_CONFIGS, key)
             _require_own_id(node, key[1], "Node", ",")
             _change_loggers(changes, request.validate_only)
             return True
-        _check_broker_resource(node, key, (name for name, _, _ in changes))
+        _check_broker_resource(node, context, key, (name for name, _, _ in changes))
         if key in refused_keys:
             raise refused_keys[key]
         return False
@@ -359,6 +372,7 @@ async def make_replacements(
     def decide(image: MetadataImage, key: ResourceKey) -> list[Message]:
         resource = wanted[key]
         _check_replacement(resource)
+        _require(node, context, AclOperation.ALTER_CONFIGS, key)
         values = {config.name: config.value for config in resource.configs}
         if key[0] == BROKER_RESOURCE:
             check_dynamic(values, per_broker=bool(key[1]))
@@ -380,9 +394,11 @@ async def make_changes(
         changes = _changes(wanted[key])
         _check_changes(changes)
         if key[0] == BROKER_LOGGER_RESOURCE:
+            _require(node, context, AclOperation.CLUSTER_ACTION, key)
             _require_own_id(node, key[1], "Node", ",")
             _change_loggers(changes, request.validate_only)
             return []
+        _require(node, context, AclOperation.ALTER_CONFIGS, key)
         if key[0] == BROKER_RESOURCE:
             check_dynamic((name for name, _, _ in changes), per_broker=bool(key[1]))
         typed = [(name, Operation(operation), value) for name, operation, value in changes]
@@ -450,9 +466,12 @@ def _check_changes(changes: list[tuple[str, int, str | None]]) -> None:
         raise InvalidRequest("Error due to duplicate config keys")
 
 
-def _check_broker_resource(node: Node, key: ResourceKey, names: Iterable[str]) -> None:
+def _check_broker_resource(
+    node: Node, context: RequestContext, key: ResourceKey, names: Iterable[str]
+) -> None:
     resource_type, name = key
     if resource_type == BROKER_RESOURCE:
+        _require(node, context, AclOperation.ALTER_CONFIGS, key)
         if name:
             _require_own_id(node, name, "Node", ",")
         check_dynamic(names, per_broker=bool(name))
@@ -497,6 +516,21 @@ def _changed_values(
     return changed_values(BROKER_RESOURCE, before, typed)[1]
 
 
+def _require(node: Node, context: RequestContext, operation: AclOperation, key: ResourceKey) -> None:
+    """Raise the error of the kind of resource if the client may not do the operation on its settings."""
+    kind, name = key
+    error: type[KafkaError]
+    match kind:
+        case 2:
+            resource_type, error = ResourceType.TOPIC, TopicAuthorizationFailed
+        case 32:
+            resource_type, error = ResourceType.GROUP, GroupAuthorizationFailed
+        case _:
+            resource_type, name, error = ResourceType.CLUSTER, CLUSTER_NAME, ClusterAuthorizationFailed
+    if not node.authorization.allows(context, operation, resource_type, name):
+        raise error()
+
+
 def _change_loggers(changes: list[tuple[str, int, str | None]], validate_only: bool) -> None:
     for name, operation, level in changes:
         if operation in (Operation.APPEND, Operation.SUBTRACT):
@@ -520,6 +554,7 @@ def list_config_resources(
     node: Node, context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     """The resources that have settings, of the kinds that the client asked for."""
+    node.authorization.require_on_cluster(context, AclOperation.DESCRIBE_CONFIGS)
     kinds = [CLIENT_METRICS_RESOURCE] if context.api_version == 0 else request.resource_types
     kinds = list(dict.fromkeys(kinds)) or list(RESOURCE_TYPES)
     if not set(kinds) <= set(RESOURCE_TYPES):

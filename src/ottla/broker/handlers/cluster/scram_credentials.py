@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.handlers.cluster.forwarding import forward
 from ottla.broker.network.context import RequestContext
 from ottla.core.decisions.scram_credentials import alter_scram_credentials, describe_scram_credentials
+from ottla.core.security.acls import AclOperation
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages.alter_user_scram_credentials_request import AlterUserScramCredentialsRequest
 from ottla.protocol.messages.alter_user_scram_credentials_response import AlterUserScramCredentialsResponse
@@ -29,6 +30,7 @@ def describe(
     node: Node, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     """Answered from the metadata that is applied here."""
+    node.authorization.require_on_cluster(context, AclOperation.DESCRIBE)
     return describe_scram_credentials(node.image, request)
 
 
@@ -36,6 +38,7 @@ async def alter(
     node: Node, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     """Errors are told user by user."""
+    node.authorization.require_on_cluster(context, AclOperation.ALTER)
     return await node.controller.submit(lambda image: alter_scram_credentials(image, request))
 
 

@@ -41,6 +41,7 @@ from ottla.core.replica.fetch_sessions import (
     move_served_to_end,
 )
 from ottla.core.replica.reading import EpochEnd, find_divergence
+from ottla.core.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.protocol import errors, single_partition_fetch
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -152,6 +153,11 @@ def _handle_follower(
     replica: tuple[int, int],
     keys: tuple[list[PartitionKey], list[PartitionKey]],
 ) -> Reply | asyncio.Future[Reply]:
+    may = node.authorization
+    if not may.allows(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        refused = [(each, _failed(each.partition, code)) for each in plan.partitions]
+        return _make_reply(node, context, plan, refused, failed=True)
     from ottla.broker.replication.follower_fetch import Answers, FollowerFetch
 
     node.client_quotas.exempt(context.session)
@@ -303,6 +309,8 @@ class _Fetch:
         """The partition's answer; None where a session has no news."""
         partitions = self._node.partitions
         try:
+            if self._node.authorization.enforced:
+                self._require_readable(wanted.topic)
             if not self._only_from_leader:
                 partition = partitions.replica(wanted.topic, wanted.partition)
             elif by_id:
@@ -314,15 +322,7 @@ class _Fetch:
                 partition.check_leader_epoch(leader_epoch)
             diverging = self._compare(partition, wanted) if wanted.last_fetched_epoch >= 0 else None
         except KafkaError as error:
-            return PartitionData(
-                partition_index=wanted.partition,
-                error_code=error.code,
-                high_watermark=-1,
-                last_stable_offset=-1,
-                log_start_offset=-1,
-                aborted_transactions=None,
-                records=b"",
-            )
+            return _failed(wanted.partition, error.code)
         committed = self._request.isolation_level == READ_COMMITTED
         preferred = self._node.replication.preferred
         if self._plan.incremental and diverging is None and not preferred.selects_by_rack:
@@ -344,6 +344,21 @@ class _Fetch:
         upper = data.last_stable_offset if committed else data.high_watermark
         self._find_in_log(partition, wanted, data, left, upper)
         return data
+
+    def _require_readable(self, topic: str | UUID) -> None:
+        """Raise TopicAuthorizationFailed if the client may not read the topic.
+
+        Asked each time the fetch is woken: a removed ACL counts for those that wait. An id that is not known
+        is left to the search for the partition.
+        """
+        if isinstance(topic, UUID):
+            known = self._node.image.topics_by_id.get(topic)
+            if known is None:
+                return
+            topic = known.name
+        may = self._node.authorization
+        if not may.allows(self._context, AclOperation.READ, ResourceType.TOPIC, topic):
+            raise errors.TopicAuthorizationFailed()
 
     def _compare(self, partition: Partition, wanted: FetchedPartition) -> EpochEnd | None:
         """The offset at which the reader's log parts from this one, None if it does not.
@@ -427,6 +442,18 @@ class _Fetch:
         if limited and reply is not None:
             quotas.record_fetch_overhead(context, sum(map(len, reply)) - self.found_bytes)
         return reply
+
+
+def _failed(index: int, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=None,
+        records=b"",
+    )
 
 
 def _throttled_reply(node: Node, context: RequestContext, plan: FetchPlan) -> Reply:

@@ -38,6 +38,8 @@ from ottla.protocol.errors import ErrorCode
 
 #: As in Kafka: a client that renews its session more often is answered with ILLEGAL_SASL_STATE.
 MIN_REAUTHENTICATION_INTERVAL_MS: Final = 1000
+#: A client asks once in its newest version, and again in one that the answer names.
+MAX_REFUSED_VERSIONS: Final = 5
 
 
 class SaslState(enum.Enum):
@@ -118,6 +120,7 @@ class SaslConnection:
         "_last_reauthentication_ms",
         "_mechanism",
         "_principal",
+        "_refused_versions",
         "_rules",
         "state",
     )
@@ -131,6 +134,7 @@ class SaslConnection:
         self._expires_at_ms: int | None = None
         self._last_reauthentication_ms: int | None = None
         self._framed = True
+        self._refused_versions = 0
         self.state = SaslState.BEGINNING
 
     @property
@@ -160,6 +164,10 @@ class SaslConnection:
             case SaslState.BEGINNING:
                 if accepted:
                     self.state = SaslState.VERSIONS_KNOWN
+                    return ()
+                self._refused_versions += 1
+                if self._refused_versions > MAX_REFUSED_VERSIONS:
+                    return self._fail(f"more than {MAX_REFUSED_VERSIONS} ApiVersions requests were refused")
                 return ()
             case SaslState.AUTHENTICATED:
                 return ()

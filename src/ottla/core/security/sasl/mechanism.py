@@ -48,6 +48,19 @@ class Refused:
 Outcome: TypeAlias = Challenge | Authenticated | TokenCheck | Refused
 
 
+class RefusedExchange:
+    """The exchange of a mechanism that can't be served as things are."""
+
+    __slots__ = ("_reason",)
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def respond(self, data: bytes) -> Outcome:
+        """The refusal."""
+        return Refused(self._reason)
+
+
 class Exchange(Protocol):
     """The server's side of one exchange. It ends with Authenticated or Refused."""
 
