@@ -23,7 +23,7 @@ from ottla.broker.listeners import (
     read_listeners,
 )
 from ottla.broker.quorum_addresses import read_quorum_addresses
-from ottla.config.setting import Setting, Table, boolean, password, string
+from ottla.config.setting import LOW, Setting, Table, boolean, password, string
 from ottla.config.settings import Settings
 from ottla.config.sources import Given, from_mapping, texts
 from ottla.core.image.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
@@ -36,7 +36,6 @@ from ottla.core.settings.broker_settings import (
     without_listener,
 )
 from ottla.core.settings.config_layers import BrokerLayers, GroupConfig, TopicConfig
-from ottla.core.settings.ottla_settings import OTTLA_BROKER_SETTINGS
 from ottla.core.settings.schema_validation_settings import SCHEMA_VALIDATION_BROKER_SETTINGS
 from ottla.protocol.schema import Message
 
@@ -65,13 +64,22 @@ ADD_SCRAM: Final = password.optional(
     "`SCRAM-SHA-256=[name=alice,password=secret]`, a semicolon between two. Every controller needs the same.",
 )
 
+SSL_PRINCIPAL_SPIFFE: Final = boolean(
+    "ottla.ssl.principal.spiffe",
+    False,
+    "Whether a client certificate's SPIFFE id, where it has one, is the name of its principal.",
+    importance=LOW,
+)
+
 BROKER_TABLE: Final = Table(
     title="ottla broker",
     settings={
         **{name: setting for name, setting in BROKER_SETTINGS.items() if name not in DYNAMIC_ONLY},
         **SCHEMA_VALIDATION_BROKER_SETTINGS,
-        **OTTLA_BROKER_SETTINGS,
-        **{each.name: each for each in (SUPER_USERS, ALLOW_EVERYONE_IF_NO_ACL_FOUND, ADD_SCRAM)},
+        **{
+            each.name: each
+            for each in (SUPER_USERS, ALLOW_EVERYONE_IF_NO_ACL_FOUND, ADD_SCRAM, SSL_PRINCIPAL_SPIFFE)
+        },
     },
     # Java's system properties of OAUTHBEARER are settings here (oauthbearer_settings.py).
     prefixes=(

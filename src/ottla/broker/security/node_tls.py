@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from ottla.broker.config import SSL_PRINCIPAL_SPIFFE
 from ottla.broker.listeners import SASL_SSL, TLS_PROTOCOLS, Listener
 from ottla.broker.network.connection import CloseConnection
 from ottla.broker.network.context import ANONYMOUS
@@ -31,7 +32,6 @@ from ottla.core.security.distinguished_names import MalformedName, rfc2253_name
 from ottla.core.security.principals import InvalidPrincipal, certificate_principal
 from ottla.core.settings import broker_settings
 from ottla.core.settings.config_layers import BrokerLayers
-from ottla.core.settings.ottla_settings import SSL_PRINCIPAL_SPIFFE
 from ottla.security.certificate_names import MalformedCertificate, names_of_der, names_of_pem
 from ottla.security.key_stores import KeyStoreError, read_identity
 from ottla.security.server_tls import ServerTls
