@@ -2,9 +2,9 @@
 
 Theory of operation. A TlsConnection is the protocol of the socket's transport and the transport of a
 ClientConnection, which knows nothing of it. All connections read ciphertext into one buffer that they share,
-and it is decrypted straight into the buffer of the ClientConnection. OpenSSL is given RECORD_BYTES at a time,
-because its buffers keep the size of the largest piece: an idle connection holds 60 KiB at most, whatever it
-has sent. (The event loops' own TLS keeps 1.5 MB after a request of 1 MB.)
+and it is decrypted straight into the buffer of the ClientConnection. OpenSSL is given PIECE_BYTES at a time,
+and gives RECORD_BYTES, because its buffers keep the size of the largest piece: an idle connection holds 64
+KiB at most, whatever it has sent. (The event loops' own TLS keeps 1.5 MB after a request of 1 MB.)
 
 A step of a handshake costs a signature. Steps wait in a queue, and a turn of the loop takes TURN_SECONDS of
 them, so other clients are served meanwhile. MAX_HANDSHAKES are under way at once; further connections wait
@@ -28,6 +28,8 @@ from ottla.broker.network.flood_log import FloodLog
 RECEIVE_BUFFER_BYTES: Final = 64 * 1024
 RECORD_BYTES: Final = 16 * 1024
 """The largest plaintext of a TLS record (RFC 8446, section 5.1)."""
+PIECE_BYTES: Final = 8 * 1024
+"""The ciphertext that OpenSSL is given at a time."""
 TURN_SECONDS: Final = 0.001
 MAX_HANDSHAKES: Final = 256
 HANDSHAKE_SECONDS: Final = 10.0
@@ -286,7 +288,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         buffer = connection.get_buffer(-1)
         while True:
             if position < end:
-                following = min(position + RECORD_BYTES, end)
+                following = min(position + PIECE_BYTES, end)
                 self._incoming.write(data[position:following])
                 position = following
             try:
