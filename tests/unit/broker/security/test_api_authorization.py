@@ -29,7 +29,7 @@ from support.core.authorized_requests import (
 )
 from support.nodes.authorized import ADMIN, ALICE, AuthorizedNode, authorized_node
 
-DRAWN = 600
+DRAWN = 300
 
 REFUSED = frozenset(REFUSALS.values())
 #: Operations that ACLs may name, of which some are implied by others.
