@@ -8,6 +8,7 @@ import itertools
 import random
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from ottla.protocol.errors import ErrorCode
 from support.clients.named_states import seed_of_this_run
 from support.core.authorized_requests import (
     CASES,
+    CLUSTER_ACTION,
     CONTROLLER_CASES,
     GROUP_ID,
     NAMES,
@@ -75,7 +77,19 @@ def granting(step: Step) -> Iterator[tuple[ResourceType, AclOperation]]:
             yield resource, implying
 
 
-ALL_CASES = [*CASES, *CONTROLLER_CASES]
+LOGGERS = next(case for case in CASES if case.name == "levels of loggers are changed")
+AT_CONTROLLER = [
+    replace(
+        case,
+        name=f"{case.name}, at a controller",
+        at_controller=True,
+        # a controller's loggers, as in Kafka, are changed by who may act for the cluster
+        steps=(CLUSTER_ACTION,) if case is LOGGERS else case.steps,
+    )
+    for case in CASES
+    if case.key in CONTROLLER_FAMILIES and case.key not in {each.key for each in CONTROLLER_CASES}
+]
+ALL_CASES = [*CASES, *CONTROLLER_CASES, *AT_CONTROLLER]
 
 
 @pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)
