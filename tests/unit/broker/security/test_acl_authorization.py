@@ -16,7 +16,7 @@ from ottla.broker.config import STANDARD_AUTHORIZER
 from ottla.broker.controller.envelope import unwrap_response, wrap_request
 from ottla.broker.network.context import RequestContext, Session
 from ottla.broker.security.acl_authorization import AclAuthorization, java_host
-from ottla.core.security.acls import AclOperation, AclPermission, ResourceType
+from ottla.core.security.acls import CLUSTER_NAME, AclOperation, AclPermission, ResourceType
 from ottla.protocol.apis import ApiKey, request_class
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.headers import RequestHeader, encode_request
@@ -88,17 +88,22 @@ def test_a_topic_named_by_its_id_keeps_its_name(node: AuthorizedNode) -> None:
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_a_topic_is_created_for_a_client_that_may_create_it(node: AuthorizedNode) -> None:
-    request = MetadataRequest(topics=[MetadataRequestTopic(name="fresh")], allow_auto_topic_creation=True)
+@pytest.mark.parametrize("resource", [TOPIC, CLUSTER])
+def test_a_topic_is_created_for_a_client_that_may_create_it(
+    node: AuthorizedNode, resource: ResourceType
+) -> None:
+    name = f"fresh-{resource.name.lower()}"
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
     node.allow()
-    node.add(1, TOPIC, "fresh", Op.DESCRIBE)
+    node.add(1, TOPIC, name, Op.DESCRIBE)
+    node.add(2, CLUSTER, CLUSTER_NAME, Op.ALTER)
     (topic,) = node.ask(request, 12).topics
     assert topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert "fresh" not in node.broker.image.topics
-    node.add(2, TOPIC, "fresh", Op.CREATE)
+    assert name not in node.broker.image.topics
+    node.add(3, resource, CLUSTER_NAME if resource is CLUSTER else name, Op.CREATE)
     (topic,) = node.ask(request, 12).topics
     assert topic.error_code == ErrorCode.NONE
-    assert "fresh" in node.broker.image.topics
+    assert name in node.broker.image.topics
 
 
 def test_partitions_of_all_topics_are_described_of_those_that_the_client_may(node: AuthorizedNode) -> None:
