@@ -87,7 +87,7 @@ class SignedTokens:
 
 
 class UnsignedTokens:
-    """Tokens that everybody can make, for trying out; options of the login module as Kafka's."""
+    """Tokens that any client can make, for trying out; options of the login module as Kafka's."""
 
     __slots__ = ("_clock_skew_ms", "_now_ms", "_principal_claim", "_required_scope", "_scope_claim")
 
