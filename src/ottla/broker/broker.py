@@ -501,7 +501,7 @@ class Broker:
         await self.server.listen(listener.name, bound, sasl, limit_bytes, tls)
 
     def _login_at(self, listener_name: str, protocol: str, mechanism: Setting[str]) -> NodeLogin | None:
-        """As whom this node logs in to others at the listener of this name; None where nobody has to."""
+        """The login of this node at others' listener of this name; None where the listener asks for none."""
         if protocol not in SASL_PROTOCOLS or not self.config.reaches_nodes:
             return None
         from ottla.broker.security.node_logins import node_login

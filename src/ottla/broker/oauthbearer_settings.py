@@ -103,7 +103,7 @@ def _keys_problem(layers: BrokerLayers, listener_name: str) -> Problem | None:
     if not url:
         return setting.name, (
             f"OAUTHBEARER needs it at listener {listener_name}: the keys that sign tokens. To take unsigned "
-            f"tokens, which let anybody in, set sasl.server.callback.handler.class={UNSECURED_VALIDATOR}"
+            f"tokens, which any client can make, set sasl.server.callback.handler.class={UNSECURED_VALIDATOR}"
         )
     try:
         source = key_set_source(layers, listener_name)

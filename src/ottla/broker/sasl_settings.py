@@ -110,7 +110,10 @@ def node_login_problem(
 
 
 def user_and_password(layers: BrokerLayers, listener_name: str, mechanism: str) -> tuple[str, str, bool]:
-    """As whom this node logs in to others; whether the user is a delegation token. Raises JaasError."""
+    """The user and the password of this node at others, and whether the user is a delegation token.
+
+    Raises JaasError.
+    """
     options = jaas_login(layers, listener_name, mechanism).options
     user, password = options.get("username"), options.get("password")
     if not user or not password:

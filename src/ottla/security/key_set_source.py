@@ -14,7 +14,7 @@ from ottla.security.provider_http import ask, is_allowed_url, read_bounded
 _ACCEPTED: Final = {"Accept": "application/json"}
 
 
-class KeysUnreachable(Exception):
+class KeysUnreachable(ValueError):
     """The provider's keys can't be read; says why."""
 
 

@@ -1,6 +1,6 @@
 """Asks an identity provider over https: a bounded answer, in a bounded time, and never another address.
 
-Plain http is taken for this machine alone: whoever changes an answer on its way could sign any token.
+Plain http is taken for this machine alone: an attacker who changes an answer on its way could sign tokens.
 """
 
 from __future__ import annotations

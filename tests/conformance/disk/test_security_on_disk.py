@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -27,8 +27,11 @@ from ottla.core.decisions.acl_changes import acl_of_record
 from ottla.core.decisions.delegation_tokens import token_of_record
 from ottla.core.image.image import MetadataImage
 from ottla.core.security.delegation_tokens import token_hmac
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.messages.create_delegation_token_request import CreateDelegationTokenRequest
 from support.java.java_tools import run_java
 from support.nodes.in_process import create_topic, running_broker
+from support.nodes.sasl import connect_with_sasl, log_in
 from support.servers.apache_kafka import ApacheKafka
 from support.servers.cluster import free_port
 from support.servers.ottla_broker import OttlaBroker
@@ -96,14 +99,13 @@ def told(image: MetadataImage) -> set[tuple[str, int, str, int, int]]:
     }
 
 
-def make_token(bootstrap: str, directory: Path) -> tuple[str, bytes]:
-    """The id and HMAC of a token of alice's, renewed by bob; made by Kafka's own tool."""
+def token_tool(bootstrap: str, directory: Path, *words: str) -> str:
+    """The output of Kafka's own tool, as alice."""
     config = directory / "client.properties"
     config.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n"
         f'sasl.jaas.config={SCRAM_MODULE} required username="alice" password="alice-secret";\n'
     )
-    words: Sequence[str] = ("--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob")
     run = run_java(
         "org.apache.kafka.tools.DelegationTokenCommand",
         "--bootstrap-server",
@@ -113,9 +115,22 @@ def make_token(bootstrap: str, directory: Path) -> tuple[str, bytes]:
         *words,
     )
     assert run.returncode == 0, run.stderr
-    found = re.search(r"^([\w-]{22})\s+(\S+={0,2})\s+User:alice", run.stdout, re.MULTILINE)
-    assert found is not None, run.stdout
+    return run.stdout
+
+
+def make_token(bootstrap: str, directory: Path) -> tuple[str, bytes]:
+    """The id and HMAC of a token of alice's, renewed by bob."""
+    words = ("--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob")
+    told = token_tool(bootstrap, directory, *words)
+    found = re.search(r"^([\w-]{22})\s+(\S+={0,2})\s+User:alice", told, re.MULTILINE)
+    assert found is not None, told
     return found[1], base64.b64decode(found[2])
+
+
+def described_tokens(bootstrap: str, directory: Path) -> set[str]:
+    """The ids of all tokens that alice may see."""
+    told = token_tool(bootstrap, directory, "--describe")
+    return set(re.findall(r"^([\w-]{22})\s+\S+={0,2}\s+User:", told, re.MULTILINE))
 
 
 def test_users_acls_and_tokens_go_back_and_forth(tmp_path: Path) -> None:
@@ -149,15 +164,29 @@ def test_users_acls_and_tokens_go_back_and_forth(tmp_path: Path) -> None:
             created.result(TIMEOUT_S)
         token_id, hmac = make_token(secured, tmp_path)
 
-    # when ottla has all of it, and has written it into a snapshot
-    async def look() -> MetadataImage:
-        settings = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", **SNAPSHOT_OFTEN}
+    # when ottla has all of it, lets a client in by Kafka's token, makes one, and has written a snapshot
+    async def look() -> tuple[MetadataImage, str]:
+        settings = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:0",
+            "delegation.token.secret.key": SECRET,
+            **MECHANISMS,
+            **SNAPSHOT_OFTEN,
+        }
         async with running_broker(data, settings) as broker:
+            by_token = await connect_with_sasl(broker)
+            answer = await log_in(by_token, token_id, base64.b64encode(hmac).decode(), by_token=True)
+            assert answer.error_code == 0
+            alice = await connect_with_sasl(broker)
+            assert (await log_in(alice, "alice", "alice-secret")).error_code == 0
+            request = CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1)
+            made: Any = await alice.call(ApiKey.CREATE_DELEGATION_TOKEN, 3, request)
             for number in range(20):
                 await create_topic(broker, f"topic-{number}")
-            return broker.image.copy()
+            for client in (by_token, alice):
+                client.close()
+            return broker.image.copy(), made.token_id
 
-    image = asyncio.run(look())
+    image, our_token_id = asyncio.run(look())
     assert told(image) == {("orders", 3, "User:alice", 3, 3), ("or", 4, "User:CN=b,O=ü", 2, 2)}
     token = token_of_record(image.delegation_tokens[token_id])
     assert (token.owner, token.renewers) == ("User:alice", ("User:bob",))
@@ -170,6 +199,7 @@ def test_users_acls_and_tokens_go_back_and_forth(tmp_path: Path) -> None:
     # then Apache Kafka has it again
     with ApacheKafka.start(tmp_path, port, kafkas) as kafka:
         assert described_acls(kafka.bootstrap) == set(ACLS)
+        assert {token_id, our_token_id} <= described_tokens(secured, tmp_path)
         assert logs_in(secured, "bob", "SCRAM-SHA-512")
 
 

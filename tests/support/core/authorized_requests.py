@@ -388,7 +388,7 @@ CASES: Final[tuple[Case, ...]] = (
         ApiKey.DELETE_GROUPS,
         (needs(GROUP, Op.DELETE),),
         2,
-        {"groups_names": [GROUP_ID]},
+        {"groups_names": [f"{GROUP_ID}-gone"]},
     ),
     Case(
         "a consumer group's heartbeat",

@@ -78,3 +78,9 @@ def test_a_user_that_can_not_be_made_is_told_without_the_password(text: str, wor
         made(text)
     assert words in str(refused.value)
     assert "secret-1" not in str(refused.value)
+
+
+def test_a_long_text_that_is_none_is_read_in_one_go() -> None:
+    for text in ("SCRAM-SHA-256=[" + "a=b c" * 5000, "SCRAM-SHA-256=[" + "name=a," * 5000, "[" * 10_000):
+        with pytest.raises(UnusableUser):
+            made(text)

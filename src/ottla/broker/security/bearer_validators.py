@@ -39,7 +39,7 @@ def bearer_validator(layers: BrokerLayers, listener_name: str) -> BearerValidato
     """The validator of a listener whose settings are good. Raises ConfigError for keys that can't be read."""
     if oauthbearer_settings.takes_unsigned_tokens(layers, listener_name):
         log.warning(
-            "listener %s takes unsigned tokens (OAUTHBEARER with %s): every client gets in as whom it likes",
+            "listener %s takes unsigned tokens (OAUTHBEARER with %s): a client gets in by any name",
             listener_name,
             oauthbearer_settings.UNSECURED_VALIDATOR.rpartition(".")[2],
         )
@@ -87,7 +87,7 @@ class SignedTokens:
 
 
 class UnsignedTokens:
-    """Tokens that everybody can make, for trying out; options of the login module as Kafka's."""
+    """Tokens that any client can make, for trying out; options of the login module as Kafka's."""
 
     __slots__ = ("_clock_skew_ms", "_now_ms", "_principal_claim", "_required_scope", "_scope_claim")
 

@@ -1,4 +1,4 @@
-"""As whom this node logs in to others: at the brokers' own listener, and at the controllers'.
+"""The logins of this node at others: at the brokers' own listener, and at the controllers'.
 
 Settings are read for each login, so a password that is changed in `sasl.jaas.config` counts from then on.
 """
@@ -102,7 +102,7 @@ class TokenLogin:
             return self._token
         if self._fetching is None or self._fetching.done():
             self._fetching = asyncio.create_task(asyncio.to_thread(self._source.fetch))
-            # Those who waited may all have given up: its failure is then nobody's.
+            # The connections that waited may all have given up; its failure is then not asked for.
             self._fetching.add_done_callback(lambda task: task.cancelled() or task.exception())
         from ottla.security.token_source import TokenUnavailable, expiry_seconds
 

@@ -133,7 +133,9 @@ class SaslListener:
                 return PlainExchange(plain_users(self._config.layers, self._listener_name))
             except JaasError as error:
                 return RefusedExchange(f"{jaas_setting_name(self._listener_name, PLAIN)}: {error}")
-        return RefusedExchange(f"{mechanism} was enabled while the node ran, it is served after a restart")
+        return RefusedExchange(
+            f"{mechanism} was enabled while the node ran: it needs a restart, if it is served"
+        )
 
     def _perform(
         self, connection: ClientConnection, header: RequestHeader | None, effects: Sequence[Effect]

@@ -18,9 +18,9 @@ from ottla.protocol.records.user_scram_credential_record import UserScramCredent
 SALT_BYTES: Final = 32
 _VALUE: Final = r'(?:"(?:[^"\\]|\\.)*"|[^",\]\s][^,\]]*)'
 _FIELD: Final = re.compile(rf"\s*(?P<name>[a-z]+)\s*=\s*(?P<value>{_VALUE})\s*(?:,|$)")
-_USER: Final = re.compile(
-    rf"\s*(?P<mechanism>[A-Z0-9-]+)\s*=\s*\[(?P<fields>(?:\s*[a-z]+\s*=\s*{_VALUE}\s*,?)*)\]\s*(?:;|$)"
-)
+# A comma between two fields, so that there is one way to read them.
+_ONE: Final = rf"\s*[a-z]+\s*=\s*{_VALUE}\s*"
+_USER: Final = re.compile(rf"\s*(?P<mechanism>[A-Z0-9-]+)\s*=\s*\[(?P<fields>{_ONE}(?:,{_ONE})*)\]\s*(?:;|$)")
 _FIELDS: Final = frozenset({"name", "password", "iterations", "salt", "saltedpassword"})
 
 

@@ -16,14 +16,14 @@ from ottla.broker.config import STANDARD_AUTHORIZER
 from ottla.broker.controller.envelope import unwrap_response, wrap_request
 from ottla.broker.network.context import RequestContext, Session
 from ottla.broker.security.acl_authorization import AclAuthorization, java_host
-from ottla.core.security.acls import AclOperation, AclPermission, ResourceType
+from ottla.core.security.acls import CLUSTER_NAME, AclOperation, AclPermission, ResourceType
 from ottla.protocol.apis import ApiKey, request_class
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.headers import RequestHeader, encode_request
 from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.schema import Message
-from support.clients.wire import batch, produce_request
-from support.core.authorized_requests import GROUP_ID, TOPIC_NAME, TRANSACTIONAL_ID, filled
+from support.clients.wire import batch, produce_request, wait_for
+from support.core.authorized_requests import GROUP_ID, TOPIC_NAME, TRANSACTIONAL_ID, errors_of, filled
 from support.nodes.authorized import ADMIN, SETTINGS, AuthorizedNode, authorized_node
 from support.nodes.in_process import RawClient, create_topic, running_broker, until
 from support.nodes.in_process_cluster import BROKER, CONTROLLER, nodes
@@ -88,17 +88,22 @@ def test_a_topic_named_by_its_id_keeps_its_name(node: AuthorizedNode) -> None:
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_a_topic_is_created_for_a_client_that_may_create_it(node: AuthorizedNode) -> None:
-    request = MetadataRequest(topics=[MetadataRequestTopic(name="fresh")], allow_auto_topic_creation=True)
+@pytest.mark.parametrize("resource", [TOPIC, CLUSTER])
+def test_a_topic_is_created_for_a_client_that_may_create_it(
+    node: AuthorizedNode, resource: ResourceType
+) -> None:
+    name = f"fresh-{resource.name.lower()}"
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
     node.allow()
-    node.add(1, TOPIC, "fresh", Op.DESCRIBE)
+    node.add(1, TOPIC, name, Op.DESCRIBE)
+    node.add(2, CLUSTER, CLUSTER_NAME, Op.ALTER)
     (topic,) = node.ask(request, 12).topics
     assert topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert "fresh" not in node.broker.image.topics
-    node.add(2, TOPIC, "fresh", Op.CREATE)
+    assert name not in node.broker.image.topics
+    node.add(3, resource, CLUSTER_NAME if resource is CLUSTER else name, Op.CREATE)
     (topic,) = node.ask(request, 12).topics
     assert topic.error_code == ErrorCode.NONE
-    assert "fresh" in node.broker.image.topics
+    assert name in node.broker.image.topics
 
 
 def test_partitions_of_all_topics_are_described_of_those_that_the_client_may(node: AuthorizedNode) -> None:
@@ -231,6 +236,130 @@ def test_a_consumer_group_with_a_hidden_topic_is_not_described(node: AuthorizedN
     node.add(5, TOPIC, SECRET, Op.DESCRIBE)
     (group,) = node.ask(describe, 1).groups
     assert (group.error_code, len(group.members)) == (0, 1)
+
+
+def test_a_share_group_with_a_hidden_topic_is_not_described(node: AuthorizedNode) -> None:
+    group_id = f"{GROUP_ID}-hidden-share"
+    join = message(
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        group_id=group_id,
+        member_id=str(uuid.UUID(int=3)),
+        member_epoch=0,
+        subscribed_topic_names=[SECRET],
+    )
+    describe = message(ApiKey.SHARE_GROUP_DESCRIBE, group_ids=[group_id])
+    epoch = node.ask(join, 1, principal=ADMIN).member_epoch
+
+    def assigned() -> bool:
+        again = message(
+            ApiKey.SHARE_GROUP_HEARTBEAT,
+            group_id=group_id,
+            member_id=str(uuid.UUID(int=3)),
+            member_epoch=epoch,
+        )
+        node.ask(again, 1, principal=ADMIN)
+        (group,) = node.ask(describe, 1, principal=ADMIN).groups
+        return bool(group.members and group.members[0].assignment.topic_partitions)
+
+    wait_for(assigned)
+    node.allow((GROUP, Op.DESCRIBE))
+    (group,) = node.ask(describe, 1).groups
+    assert (group.error_code, group.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
+    node.add(5, TOPIC, SECRET, Op.DESCRIBE)
+    (group,) = node.ask(describe, 1).groups
+    assert (group.error_code, len(group.members)) == (0, 1)
+
+
+def test_a_streams_group_with_a_hidden_topic_is_not_described(node: AuthorizedNode) -> None:
+    group_id = f"{GROUP_ID}-hidden-streams"
+    topology = {"epoch": 1, "subtopologies": [{"subtopology_id": "0", "source_topics": [SECRET]}]}
+    join = message(
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
+        group_id=group_id,
+        member_id=str(uuid.UUID(int=4)),
+        rebalance_timeout_ms=10_000,
+        topology=topology,
+        process_id="p",
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+        client_tags=[],
+    )
+    assert node.ask(join, 0, principal=ADMIN).error_code == 0
+    node.allow((GROUP, Op.DESCRIBE))
+    describe = message(ApiKey.STREAMS_GROUP_DESCRIBE, group_ids=[group_id])
+    (group,) = node.ask(describe, 0).groups
+    assert (group.error_code, group.members, group.topology) == (
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        [],
+        None,
+    )
+    node.add(5, TOPIC, SECRET, Op.DESCRIBE)
+    (group,) = node.ask(describe, 0).groups
+    assert (group.error_code, len(group.members)) == (0, 1)
+
+
+def test_offsets_of_a_share_group_are_altered_shown_and_deleted_topic_by_topic(node: AuthorizedNode) -> None:
+    group_id = f"{GROUP_ID}-share-offsets"
+    start = [{"partition_index": 0, "start_offset": 0}]
+    both = [{"topic_name": name, "partitions": start} for name in (TOPIC_NAME, SECRET)]
+    alter = message(ApiKey.ALTER_SHARE_GROUP_OFFSETS, group_id=group_id, topics=both)
+    hidden = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    node.allow((GROUP, Op.READ), (TOPIC, Op.READ))
+    answer = node.ask(alter, 0)
+    told = {each.topic_name: each.partitions[0].error_code for each in answer.responses}
+    assert told == {TOPIC_NAME: 0, SECRET: hidden}
+    assert [each.topic_id.int for each in answer.responses if each.topic_name == SECRET] == [0]
+    assert node.ask(alter, 0, principal=ADMIN).error_code == 0
+
+    everything = message(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, groups=[{"group_id": group_id, "topics": None}])
+    seen = [{"group_id": group_id, "topics": [{"topic_name": SECRET, "partitions": [0]}]}]
+    (group,) = node.ask(everything, 0).groups
+    assert [each.topic_name for each in group.topics] == [TOPIC_NAME]
+    (group,) = node.ask(message(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, groups=seen), 0).groups
+    assert [each.partitions[0].error_code for each in group.topics] == [hidden]
+
+    node.allow((GROUP, Op.DELETE), (TOPIC, Op.READ))
+    names = [{"topic_name": TOPIC_NAME}, {"topic_name": SECRET}]
+    delete = message(ApiKey.DELETE_SHARE_GROUP_OFFSETS, group_id=group_id, topics=names)
+    told = {each.topic_name: each.error_code for each in node.ask(delete, 0).responses}
+    assert told == {TOPIC_NAME: 0, SECRET: hidden}
+
+
+def test_topics_of_a_transaction_are_described_to_a_client_that_may_describe_them(
+    node: AuthorizedNode,
+) -> None:
+    begin = message(ApiKey.INIT_PRODUCER_ID, transactional_id=TRANSACTIONAL_ID, transaction_timeout_ms=1000)
+    producer = node.ask(begin, 4, principal=ADMIN)
+    add = message(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        v3_and_below_transactional_id=TRANSACTIONAL_ID,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.producer_epoch,
+        v3_and_below_topics=[{"name": name, "partitions": [0]} for name in (TOPIC_NAME, SECRET)],
+    )
+    assert not errors_of(node.ask(add, 3, principal=ADMIN))
+    describe = message(ApiKey.DESCRIBE_TRANSACTIONS, transactional_ids=[TRANSACTIONAL_ID])
+    node.allow((ResourceType.TRANSACTIONAL_ID, Op.DESCRIBE), (TOPIC, Op.WRITE))
+    (state,) = node.ask(describe, 0).transaction_states
+    assert [each.topic for each in state.topics] == [TOPIC_NAME]
+    # one topic that it may not write to keeps the others from being added
+    node.allow((ResourceType.TRANSACTIONAL_ID, Op.WRITE), (TOPIC, Op.WRITE))
+    told = {
+        topic.name: topic.results_by_partition[0].partition_error_code
+        for topic in node.ask(add, 3).results_by_topic_v3_and_below
+    }
+    assert told == {
+        TOPIC_NAME: ErrorCode.OPERATION_NOT_ATTEMPTED,
+        SECRET: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+    end = message(
+        ApiKey.END_TXN,
+        transactional_id=TRANSACTIONAL_ID,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+    )
+    assert node.ask(end, 3, principal=ADMIN).error_code == 0
 
 
 def test_an_expression_matches_topics_that_the_client_may_describe(node: AuthorizedNode) -> None:

@@ -3,7 +3,7 @@
 A broker describes tokens from its own metadata and passes changes on. A client that has authenticated by a
 token, or not at all, may do neither: a token must not be a way to get more of them. A token for another owner
 takes CREATE_TOKENS on that user. Tokens of others are shown to those with DESCRIBE on the token, or
-DESCRIBE_TOKENS on its owner (KIP-373); so to everybody on a node without an authorizer, as in Kafka. The
+DESCRIBE_TOKENS on its owner (KIP-373); so to every user of a node without an authorizer, as in Kafka. The
 other rules are in `ottla.core.decisions.delegation_tokens`.
 """
 
