@@ -86,6 +86,19 @@ PLAYS: Final = (
         "txn describe-producers", "ottla txn describe-producers --topic payments --partition 0", needs=RECORDS
     ),
     play("txn find-hanging", "ottla txn find-hanging", needs=RECORDS),
+    play("acl create", "ottla acl create --principal alice --topic orders --operation read"),
+    play("acl create", "ottla acl create --principal app --topic order- --prefixed --producer"),
+    play("acl list", "ottla acl list", "ottla acl list --topic order-items --pattern match --json"),
+    play("acl delete", "ottla acl delete --principal app --yes"),
+    play("user create", "echo secret | ottla user create alice --password-file -"),
+    play("user alter", "echo other | ottla user alter alice --iterations 4096 --password-file -"),
+    play("user describe", "ottla user describe alice"),
+    play("user list", "ottla user list", "ottla user list --json"),
+    play("user delete", "ottla user delete alice --mechanism SCRAM-SHA-256 --yes"),
+    play("quota alter", "ottla quota alter --user alice producer_byte_rate=1048576 request_percentage=50"),
+    play("quota alter", "ottla quota alter --default-user --client-id nightly consumer_byte_rate=2097152"),
+    play("quota describe", "ottla quota describe", "ottla quota describe --user alice --json"),
+    play("quota delete", "ottla quota delete --user alice producer_byte_rate"),
     play("log dump", "ottla log dump data/payments-0", needs=RECORDS),
     play("log verify", "ottla log verify data", needs=RECORDS),
     play("bench produce", "- ottla topic create perf", needs=TOPIC),
@@ -93,9 +106,12 @@ PLAYS: Final = (
     play("bench consume", "ottla bench consume perf --messages 200000", needs=TOPIC),
     play("bench latency", "ottla bench latency perf --messages 1000", needs=TOPIC),
     play("topic delete", "ottla topic delete order-items --yes"),
+    play("certs create", "ottla certs create --node broker --client alice"),
+    play("certs show", "ottla certs show certs/alice.pem", needs=("certs create",)),
 )
 
-#: Commands without output of their own to show: servers, applications, scripts, and changes of several nodes.
+#: Commands without output of their own to show: servers, applications, scripts, changes of several nodes, and
+#: tokens, for which a client has to log in.
 NOT_PLAYED: Final = frozenset(
     {
         *("broker", "up", "demo", "registry", "rest"),
@@ -103,5 +119,6 @@ NOT_PLAYED: Final = frozenset(
         *("completion bash", "completion zsh", "completion fish"),
         *("quorum add", "quorum remove", "quorum unregister"),
         *("group remove-member", "txn abort", "txn force-terminate"),
+        *("token create", "token renew", "token expire", "token describe"),
     }
 )

@@ -35,6 +35,14 @@ class Shown(NamedTuple):
     output: str
 
 
+#: Of the broker: groups form at once, and there are ACLs for clients other than the plays' own.
+SETTINGS: Final = (
+    "group.initial.rebalance.delay.ms=0",
+    "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users=User:ANONYMOUS",
+)
+
+
 class PlayFailed(Exception):
     """A line that ended with another exit code than its play says."""
 
@@ -105,9 +113,11 @@ def _stage() -> Iterator[tuple[Path, dict[str, str], str]]:
             "HOME": str(directory),
             "XDG_CONFIG_HOME": str(directory / ".config"),
         }
-        words = ["ottla", "broker", "--data", "data", "--listen", bootstrap, "--set"]
+        words = ["broker", "--data", "data", "--listen", bootstrap]
+        for setting in SETTINGS:
+            words += ["--set", setting]
         broker = subprocess.Popen(
-            [str(binaries / words[0]), *words[1:], "group.initial.rebalance.delay.ms=0"],
+            [str(binaries / "ottla"), *words],
             cwd=directory,
             env=environment,
             stdout=subprocess.PIPE,

@@ -34,7 +34,11 @@ COMMANDS: dict[str, Entry] = {
     "config": Entry(
         "ottla.cli.cluster.config:config", "Show, explain and change settings of topics, brokers and groups"
     ),
+    "acl": Entry("ottla.cli.cluster.acl:acl", "List, create and delete ACLs: who may do what"),
+    "user": Entry("ottla.cli.cluster.user:user", "List, create, alter and delete users with SCRAM passwords"),
+    "quota": Entry("ottla.cli.cluster.quota:quota", "Show and change how much clients may use"),
     "txn": Entry("ottla.cli.cluster.txn:txn", "List and describe transactions, abort hanging ones"),
+    "token": Entry("ottla.cli.cluster.token:token", "Create, renew, end and describe delegation tokens"),
     "quorum": Entry("ottla.cli.cluster.quorum:quorum", "Show and change the controllers of a cluster"),
     "partition": Entry(
         "ottla.cli.cluster.partition:partition", "Move replicas between brokers, elect leaders"
@@ -50,6 +54,7 @@ COMMANDS: dict[str, Entry] = {
     "demo": Entry(
         "ottla.cli.servers.demo:demo", "Run the sample pipeline: real tweets through a broker and Spark"
     ),
+    "certs": Entry("ottla.cli.certs:certs", "Make certificates for trying out TLS, and look at certificates"),
     "profile": Entry("ottla.cli.profile:profile", "Name clusters, and choose the one that commands ask"),
     "completion": Entry("ottla.cli.completion:completion", "Complete commands, topics and groups in a shell"),
 }

@@ -137,7 +137,9 @@ def prepare(options: LaunchOptions) -> Launch:
     base = _base_config(options)
     listener, advertised = base.listener, base.advertised_listeners[0]
     names = base.controller_listener.name
-    layout = lay_out(base.log_directory, options.brokers, listener.port, options.cluster_id, names)
+    layout = lay_out(
+        base.log_directory, options.brokers, listener.port, options.cluster_id, names, base.first_users
+    )
     count = options.brokers
     ports = layout.broker_ports(listener.port) if listener.port else free_ports(count, listener.host)
     nodes = []

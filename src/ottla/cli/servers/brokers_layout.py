@@ -24,7 +24,7 @@ import json
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +32,7 @@ from typing import Any, Final
 from ottla.broker.controller.metadata_formatting import format_directory
 from ottla.config.errors import UserError
 from ottla.core.quorum.api import ListenerEndpoint, ReplicaKey, Voter, VoterSet
+from ottla.protocol.schema import Message
 from ottla.storage.checkpoints import uuid_from_text, uuid_to_text
 from ottla.storage.files import replace_file, sync_directory
 from ottla.storage.log_directory import META_PROPERTIES
@@ -88,11 +89,18 @@ def node_directory(directory: Path, node_id: int) -> Path:
     return directory / f"node-{node_id}"
 
 
-def lay_out(directory: Path, brokers: int, first_port: int, cluster_id: str | None, listener: str) -> Layout:
+def lay_out(
+    directory: Path,
+    brokers: int,
+    first_port: int,
+    cluster_id: str | None,
+    listener: str,
+    first_users: Callable[[], Sequence[Message]] = tuple,
+) -> Layout:
     """Make or read the directory for so many brokers, and format the first voters.
 
-    `first_port` 0: any free ports. `listener` names the controllers' listener. Raises LayoutError, OSError,
-    or LogDirectoryError.
+    `first_port` 0: any free ports. `listener` names the controllers' listener. `first_users` gives those of a
+    new cluster. Raises LayoutError, OSError, or LogDirectoryError.
     """
     existing = _read(directory)
     if existing is None:
@@ -109,7 +117,7 @@ def lay_out(directory: Path, brokers: int, first_port: int, cluster_id: str | No
     if layout != existing:
         _write(directory, layout)
     if not layout.formatted:
-        _format(directory, layout, listener)
+        _format(directory, layout, listener, first_users())
         layout = replace(layout, formatted=True)
         _write(directory, layout)
     return layout
@@ -189,7 +197,7 @@ def _require_fitting(directory: Path, existing: Layout, brokers: int, cluster_id
         )
 
 
-def _format(directory: Path, layout: Layout, listener: str) -> None:
+def _format(directory: Path, layout: Layout, listener: str, first_users: Sequence[Message]) -> None:
     voters = VoterSet(
         tuple(
             Voter(
@@ -207,6 +215,7 @@ def _format(directory: Path, layout: Layout, listener: str) -> None:
             directory_id=directory_id,
             voters=voters,
             now_ms=time.time_ns() // 1_000_000,
+            first_users=first_users,
         )
     sync_directory(directory)
 

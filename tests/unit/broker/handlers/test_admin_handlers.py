@@ -12,12 +12,12 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
+from ottla.broker.authorization import OpenAuthorization
 from ottla.broker.broker import Broker
 from ottla.broker.config import BrokerConfig
 from ottla.broker.handlers.cluster.cluster import describe_cluster
 from ottla.broker.handlers.cluster.configs import describe_configs, incremental_alter_configs
 from ottla.broker.handlers.cluster.metadata import describe_topic_partitions, metadata
-from ottla.broker.handlers.cluster.operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
 from ottla.broker.handlers.cluster.partitions import list_partition_reassignments
 from ottla.broker.network.context import RequestContext, Session
 from ottla.core.decisions.decision import Decision
@@ -90,6 +90,7 @@ def broker(image: MetadataImage) -> Broker:
         controller=FakeController(image),
         log_directory=SimpleNamespace(directory_id=directory_of(1)),
         now_ms=lambda: 5000,
+        authorization=OpenAuthorization(),
     )
     return cast(Broker, made)
 
@@ -147,8 +148,8 @@ def test_operations_are_told_when_asked_for(broker: Broker) -> None:
         topics=None, include_cluster_authorized_operations=True, include_topic_authorized_operations=True
     )
     response = answer(metadata(broker, context(9), request))
-    assert response.cluster_authorized_operations == ALL_CLUSTER_OPERATIONS == 8096
-    assert response.topics[0].topic_authorized_operations == ALL_TOPIC_OPERATIONS == 3576
+    assert response.cluster_authorized_operations == 8096
+    assert response.topics[0].topic_authorized_operations == 3576
     silent = answer(metadata(broker, context(9), MetadataRequest(topics=None)))
     assert silent.topics[0].topic_authorized_operations == -(2**31)
 
