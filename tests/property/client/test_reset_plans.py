@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ottla.client.cluster_requests import TopicPartition
 from ottla.client.groups.reset_plan import LogOffsets, Reset, ResetImpossible, ResetKind, plan_reset
 
 OFFSETS = st.integers(0, 2**63 - 1)
+WHOLE = TopicPartition("whole", 0)
 PLACES = st.builds(TopicPartition, st.sampled_from(["a", "b", "c.d"]), st.integers(0, 20))
 
 
@@ -47,6 +48,7 @@ def test_ends_and_current_offsets(
         assert (one.before, one.offset) == (committed.get(one.place), expected[kind])
 
 
+@example(({WHOLE: LogOffsets(0, 2**63 - 1, None)}, {WHOLE: 0}), 2**63, ResetKind.SHIFT)
 @given(situations(), st.integers(-(2**63), 2**63), st.sampled_from([ResetKind.OFFSET, ResetKind.SHIFT]))
 def test_offsets_stay_within_the_log_and_say_when_they_were_moved(
     situation: tuple[dict[TopicPartition, LogOffsets], dict[TopicPartition, int]], value: int, kind: ResetKind

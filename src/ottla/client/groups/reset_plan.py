@@ -14,8 +14,6 @@ from typing import Final
 from ottla.client.cluster_requests import TopicPartition
 from ottla.config.errors import UserError
 
-_MAX_OFFSET: Final = 2**63 - 1
-
 
 class ResetKind(enum.Enum):
     """Where offsets go."""
@@ -108,7 +106,7 @@ def _wanted(
         case ResetKind.SHIFT:
             if committed is None:
                 raise ResetImpossible(f"{partition} has no committed offset that could be shifted")
-            return max(-_MAX_OFFSET, min(_MAX_OFFSET, committed + reset.value)), ""
+            return committed + reset.value, ""
         case ResetKind.FILE:
             offsets = reset.offsets or {}
             if partition not in offsets:
