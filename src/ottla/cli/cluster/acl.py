@@ -52,7 +52,8 @@ def _who(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             "operations",
             multiple=True,
             type=click.Choice(list(OPERATIONS)),
-            help="An operation. May be repeated.",
+            metavar="OPERATION",
+            help=f"One of {', '.join(OPERATIONS)}. May be repeated.",
         )(function)
         function = click.option(
             "--host", "hosts", multiple=True, metavar="ADDRESS", help="Only from this address, not from all."

@@ -131,8 +131,10 @@ def test_transactions_are_listed_of_which_the_client_may_know(node: AuthorizedNo
     request = message(ApiKey.LIST_TRANSACTIONS)
     node.allow()
     assert node.ask(request, 1).transaction_states == []
-    node.allow((ResourceType.TRANSACTIONAL_ID, Op.WRITE))
-    assert [each.transactional_id for each in node.ask(request, 1).transaction_states] == [TRANSACTIONAL_ID]
+    for operation in (Op.WRITE, Op.DESCRIBE):
+        node.allow((ResourceType.TRANSACTIONAL_ID, operation))
+        listed = node.ask(request, 1).transaction_states
+        assert [each.transactional_id for each in listed] == [TRANSACTIONAL_ID]
 
 
 def test_all_of_a_groups_offsets_are_those_of_topics_that_the_client_may_describe(
@@ -195,6 +197,15 @@ def test_a_topic_is_deleted_by_a_client_that_may(
     delete = message(ApiKey.DELETE_TOPICS, topics=[{"name": None, "topic_id": topic_id}], timeout_ms=1000)
     (told,) = node.ask(delete, 6).responses
     assert (told.error_code, told.name, told.topic_id) == (by_id, name_by_id, topic_id)
+
+
+def test_topics_are_deleted_by_who_may_delete_on_the_cluster(node: AuthorizedNode) -> None:
+    node.runner.run(create_topic(node.broker, "unloved"))
+    delete = message(ApiKey.DELETE_TOPICS, topics=[{"name": "unloved"}], timeout_ms=1000)
+    node.allow((CLUSTER, Op.ALTER))
+    assert node.ask(delete, 6).responses[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    node.allow((CLUSTER, Op.DELETE))
+    assert node.ask(delete, 6).responses[0].error_code == ErrorCode.NONE
 
 
 def test_settings_of_a_created_topic_are_told_to_a_client_that_may_describe_them(
@@ -340,7 +351,7 @@ def test_topics_of_a_transaction_are_described_to_a_client_that_may_describe_the
     )
     assert not errors_of(node.ask(add, 3, principal=ADMIN))
     describe = message(ApiKey.DESCRIBE_TRANSACTIONS, transactional_ids=[TRANSACTIONAL_ID])
-    node.allow((ResourceType.TRANSACTIONAL_ID, Op.DESCRIBE), (TOPIC, Op.WRITE))
+    node.allow((ResourceType.TRANSACTIONAL_ID, Op.DESCRIBE), (TOPIC, Op.DESCRIBE))
     (state,) = node.ask(describe, 0).transaction_states
     assert [each.topic for each in state.topics] == [TOPIC_NAME]
     # one topic that it may not write to keeps the others from being added
