@@ -34,6 +34,7 @@ COMMANDS: dict[str, Entry] = {
     "config": Entry(
         "ottla.cli.cluster.config:config", "Show, explain and change settings of topics, brokers and groups"
     ),
+    "user": Entry("ottla.cli.cluster.user:user", "Make users of the Schema Registry and the REST Proxy"),
     "txn": Entry("ottla.cli.cluster.txn:txn", "List and describe transactions, abort hanging ones"),
     "quorum": Entry("ottla.cli.cluster.quorum:quorum", "Show and change the controllers of a cluster"),
     "partition": Entry(
