@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ottla.client.cluster import KafkaCluster, Topic
-from ottla.pipeline.query.source import KafkaSource
+from ottla.pipeline.query.source import KafkaSource, read_stream
 from ottla.pipeline.sink.exactly_once import write_exactly_once
 from ottla.pipeline.spark.session import SparkPipelineSession
 from ottla.streams import Streams, StreamsError, StreamsSettings
@@ -82,7 +83,7 @@ def test_a_wrong_password_stops_the_start_in_one_line(
 
 @pytest.mark.parametrize("way", WAYS_IN)
 def test_a_pipeline_reads_and_its_sink_writes_exactly_once(
-    way: str, secured: SecuredKafka, spark_session: SparkPipelineSession, tmp_path: Path
+    way: str, secured: SecuredKafka, spark: SparkSession, tmp_path: Path
 ) -> None:
     """The source is Java's client inside of Spark, the sink and its ledger are Python's and librdkafka's."""
     bootstrap, client_options = secured.way_in(way)
@@ -93,10 +94,10 @@ def test_a_pipeline_reads_and_its_sink_writes_exactly_once(
         producer.produce("in", str(number))
     assert producer.flush(30) == 0
     source = KafkaSource(bootstrap, ["in"], client_options=client_options)
-    frame = spark_session.read_stream(source).select(F.col("value"))
+    frame = read_stream(spark, source).select("value")
     query = (
         write_exactly_once(frame, bootstrap, "secured-sink", topic="out", client_options=client_options)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .option("checkpointLocation", (tmp_path / "checkpoint").as_uri())
         .trigger(availableNow=True)
         .start()
     )

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from ottla.web import tls_acceptor
+from ottla.web import http_protocol, tls_acceptor
 from support.web.secured_service import Files, Running, running
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -114,6 +114,26 @@ def test_half_handshakes_end_by_their_time(loop: str, files: Files, monkeypatch:
     async def story() -> None:
         async with running(given(files)) as one:
             await ended(halves(one, files, 20), 20)
+            assert await served(one, files)
+
+    on(loop, story)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_head_that_never_ends_is_ended(loop: str, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(http_protocol, "LOOK_SECONDS", 0.05)
+
+    async def story() -> None:
+        context = ssl.create_default_context(cafile=files.ca)
+        async with running(given(files)) as one:
+            for head in (b"", b"GET / HT", REQUEST[:-2], REQUEST[:-2] + b"X: y\r\n"):
+                reader, writer = await asyncio.open_connection("127.0.0.1", one.port, ssl=context)
+                writer.write(head)
+                with contextlib.suppress(ConnectionError):
+                    async with asyncio.timeout(20):
+                        assert await reader.read() == b""
+                writer.close()
             assert await served(one, files)
 
     on(loop, story)
