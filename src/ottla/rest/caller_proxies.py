@@ -88,7 +88,7 @@ class CallerProxies:
         self._kept: dict[bytes, _Kept] = {}
         self._logins = asyncio.Semaphore(LOGINS_AT_A_TIME)
         self._waiting = 0
-        self._ending: set[asyncio.Task[None]] = set()
+        self._watchers: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def of(self, credentials: BasicCredentials) -> AsyncIterator[Proxy]:
@@ -127,11 +127,13 @@ class CallerProxies:
 
     async def stop(self) -> None:
         """End all proxies."""
+        starting: list[asyncio.Task[Proxy]] = []
         for digest, kept in list(self._kept.items()):
-            kept.started.cancel()
+            if not kept.started.done():
+                kept.started.cancel()
+                starting.append(kept.started)
             self._end(digest, kept)
-        if self._ending:
-            await asyncio.wait(self._ending)
+        await asyncio.gather(*starting, *self._watchers, return_exceptions=True)
 
     def _make_room(self) -> None:
         """End the proxy that was idle the longest, if there is no place left. Raises ApiError 503."""
@@ -164,8 +166,8 @@ class CallerProxies:
         kept = self._kept[digest]
         kept.proxy = proxy
         watching = asyncio.create_task(self._watch(digest, kept, proxy), name="watch a caller's proxy")
-        self._ending.add(watching)
-        watching.add_done_callback(self._ending.discard)
+        self._watchers.add(watching)
+        watching.add_done_callback(self._watchers.discard)
         return proxy
 
     async def _logged_in(self, credentials: BasicCredentials) -> None:

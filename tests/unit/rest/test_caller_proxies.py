@@ -228,6 +228,18 @@ def test_a_client_that_goes_away_does_not_end_the_start_that_others_wait_for() -
     story(run)
 
 
+def test_a_start_that_is_under_way_ends_at_a_stop() -> None:
+    async def run(world: World) -> None:
+        world.gate.clear()
+        asking = asyncio.create_task(world.ask("alice"))
+        await until(lambda: world.logins == 1)
+        await world.proxies.stop()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    assert story(run).made == []
+
+
 def test_requests_end_at_a_stop() -> None:
     async def run(world: World) -> None:
         await world.ask("alice")
