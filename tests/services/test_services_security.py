@@ -306,7 +306,7 @@ def test_a_service_is_not_open_to_other_machines_by_mistake(
     finally:
         open_to_all.stop()
     told = (tmp_path / "open.log").read_text()
-    assert told.count("to everybody who reaches it") == 1
+    assert told.count("to any machine that reaches it") == 1
 
 
 def test_up_is_not_open_to_other_machines_by_mistake(tmp_path: Path) -> None:

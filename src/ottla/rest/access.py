@@ -26,7 +26,7 @@ _READING: Final = frozenset(("GET", "HEAD"))
 
 
 class Extent(enum.Enum):
-    """What the action of an operation is done to."""
+    """The things that the action of an operation is done to."""
 
     NOTHING = enum.auto()
     TOPIC = enum.auto()
@@ -36,7 +36,7 @@ class Extent(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The action of an operation, and what it is done to."""
+    """The action of an operation, and the things that it is done to."""
 
     action: Action
     extent: Extent

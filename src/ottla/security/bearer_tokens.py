@@ -57,7 +57,7 @@ class TokenRules:
 
 @dataclass(frozen=True, slots=True)
 class TokenHolder:
-    """The one who was given the token, and until when it is valid, in seconds since 1970."""
+    """The client that the token was given to. expires_at: the token's end, in seconds since 1970."""
 
     name: str
     roles: frozenset[str]

@@ -1,6 +1,6 @@
 """Fetches the keys of an identity provider: a JSON web key set at an https address, or in a file.
 
-Plain http is taken for this machine alone: whoever changes the answer on its way could sign any token.
+Plain http is taken for this machine alone: an attacker who changes the answer on its way could sign tokens.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class _Scrypt:
         if not all(1 <= given <= most for given, most in zip(self._cost, _MOST_SCRYPT, strict=True)) or (
             128 * self._cost[1] << self._cost[0] > _MOST_SCRYPT_BYTES
         ):
-            raise UnusableHash(f"SCRYPT: costs of {fields[:3]} are outside of what is taken")
+            raise UnusableHash(f"SCRYPT: costs of {fields[:3]} are out of bounds")
         self._salt, self._hash = _bytes(fields[3], "SCRYPT"), _bytes(fields[4], "SCRYPT")
 
     def matches(self, password: str) -> bool:

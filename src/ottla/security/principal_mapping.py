@@ -137,7 +137,7 @@ def certificate_name(
 
 
 def _python_pattern(pattern: str) -> str:
-    """Java's pattern in the words of Python's. Raises InvalidMappingRules for what Python does not have."""
+    """Java's pattern in the words of Python's. Raises InvalidMappingRules for parts that Python lacks."""
     if re.search(r"(?<!\\)(?:\\\\)*\\[pPhHRXQGk]", pattern) or "&&" in pattern:
         raise InvalidMappingRules(
             f"the pattern {pattern!r} uses a part of Java's regular expressions that is not supported"

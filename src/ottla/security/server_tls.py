@@ -64,7 +64,7 @@ class ServerTls:
         return self.identity.paths + self.authorities.paths
 
     def context(self) -> ssl.SSLContext:
-        """A new context of what the files hold now. Raises KeyStoreError."""
+        """A new context of the files as they are now. Raises KeyStoreError."""
         if not self.identity.is_given:
             raise KeyStoreError(
                 "TLS needs ssl.keystore.location, or the PEM of ssl.keystore.certificate.chain"

@@ -1,7 +1,8 @@
 """A value that is made of files and made again when they change, without a restart.
 
 Files are looked at, not subscribed to: a certificate of Kubernetes changes by a link two directories above.
-What can't be read (a certificate whose key is not there yet) leaves the value as it was, and is told once.
+A file that can't be used (a certificate whose key is not there yet) leaves the value as it was, and is told
+once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _Signs = tuple[tuple[int, int, int] | None, ...]
 
 
 class WatchedFiles(Generic[T]):
-    """The value of `make`, which reads these files and raises ValueError for what it can't use.
+    """The value of `make`, which reads these files and raises ValueError for unusable ones.
 
     name: the value's, for the log. Any thread may `refresh`, one at a time.
     """

@@ -2,8 +2,8 @@
 
 A rule is `WHO ACTION NAMES`. WHO: `User:alice`, the name of a principal; `Role:orders`, a role from the file
 of users or from a token; `*`, every client. ACTION: read, write or admin, each of which includes those before
-it. NAMES: `orders` alone, `orders-*` for all that begin so, `*` for all, and for what belongs to no name.
-Only what a rule allows is allowed, but without any rules everything is.
+it. NAMES: `orders` alone, `orders-*` for all that begin so, `*` for all, and for things without a name.
+Actions that no rule allows are refused; without any rules all are allowed.
 """
 
 from __future__ import annotations

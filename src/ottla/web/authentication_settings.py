@@ -48,7 +48,7 @@ ROLES: Final = string_list(
 SKIP_PATHS: Final = string_list(
     "authentication.skip.paths",
     (),
-    "Paths that everybody may read, such as `/` for a health check; `/docs/*` for all below one.",
+    "Paths that any client may read, such as `/` for a health check; `/docs/*` for all below one.",
 )
 USERS_FILE: Final = text_or_none(
     "ottla.authentication.users.file",

@@ -1,4 +1,4 @@
-"""The client that a request comes from, as far as it has proved who it is."""
+"""The client that a request comes from, with the identity that it has proved."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Caller:
 
 
 ANONYMOUS: Final = Caller("User:ANONYMOUS")
-"""A client that was not asked who it is."""
+"""A client that was not asked for an identity."""
 
 
 def caller_of(scope: Mapping[str, Any]) -> Caller:

@@ -73,7 +73,7 @@ FRONT_SETTINGS: Final = (
 class FrontOptions:
     """The values of a service's HTTP settings. host_name: the name that the service gives itself, if any.
 
-    security: None for a service that answers everybody.
+    security: None for a service that does not tell its clients apart.
     """
 
     origins: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The protection of one service, from its settings: TLS of its listeners, who its clients are, what they may.
+"""The protection of one service, from its settings: TLS, the authentication and the rights of its clients.
 
 A service is given it with its FrontOptions; the front asks it about each request, and the server has it look
 at its files. So a service has all of this by its settings alone.
@@ -74,7 +74,7 @@ class Security:
         self._require_method_that_is_asked_for()
         self._is_open = self._method is Method.NONE
         self.asks_nothing: Final = self._is_open and self._rules is None
-        """Whether a request without TLS is answered whoever sends it."""
+        """Whether a request without TLS is answered without a look at its client."""
 
     # -- listeners ------------------------------------------------------------------------------------
 
@@ -124,10 +124,12 @@ class Security:
             raise ServiceError(
                 f"ottla {name} would serve {open_places} to any machine that reaches it, without asking who "
                 f"its clients are: set {names.METHOD.name} or ssl.client.authentication=REQUIRED, or start "
-                f"it with --allow-anonymous ({allow}=true) if everybody may use it"
+                f"it with --allow-anonymous ({allow}=true) if any client may use it"
             )
         if warns:
-            log.warning("ottla %s serves %s to everybody who reaches it (%s=true)", name, open_places, allow)
+            log.warning(
+                "ottla %s serves %s to any machine that reaches it (%s=true)", name, open_places, allow
+            )
 
     def _require_tls_that_is_asked_for(self, name: str, listeners: Sequence[str | None]) -> None:
         """Raises ServiceError where certificates of clients are asked for, and no listener has TLS."""

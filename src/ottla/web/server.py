@@ -155,7 +155,7 @@ def _context(security: Security | None, address: HttpAddress) -> Context | None:
 
 async def _watch(security: Security) -> str:
     await security.run()
-    return "nobody looks at certificates any more"
+    return "files of certificates and users are no longer looked at"
 
 
 def bind(name: str, addresses: Sequence[HttpAddress]) -> list[socket.socket]:

@@ -1,7 +1,7 @@
 """The settings of TLS on a service's listeners, by the names that Kafka and Confluent's services give them.
 
-A named listener (`PUBLIC://0.0.0.0:8443`) has its own under `listener.name.public.`; what is not given there
-is as without that prefix.
+A named listener (`PUBLIC://0.0.0.0:8443`) has its own under `listener.name.public.`; settings
+that are not given there are as without that prefix.
 """
 
 from __future__ import annotations

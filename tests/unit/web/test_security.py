@@ -457,7 +457,7 @@ def test_nobody_is_served_beyond_this_machine_unless_that_is_said(
     caplog.clear()
     assert open_at({"ottla.http.allow.anonymous": "true"}, (host, 8081, None)) is None
     (warning,) = caplog.records
-    assert f"{host}:8081 to everybody" in warning.getMessage()
+    assert f"{host}:8081 to any machine" in warning.getMessage()
 
 
 def test_certificates_that_no_listener_can_ask_for_stop_the_start(files: Files) -> None:

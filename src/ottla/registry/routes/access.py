@@ -27,25 +27,25 @@ DENIED: Final = 40301
 
 
 class Extent(enum.Enum):
-    """What the action of an operation is done to."""
+    """The things that the action of an operation is done to."""
 
     NOTHING = enum.auto()
     """To nothing that has an owner: any caller may."""
     SUBJECT = enum.auto()
-    """To the path's subject, or what that stands for."""
+    """To the path's subject, or the subject that it stands for."""
     SCOPE = enum.auto()
     """To the configuration or mode of the path's very subject or context."""
     CONTEXT = enum.auto()
     """To the path's context."""
     SOME = enum.auto()
-    """To what the caller is allowed: the endpoint leaves the rest out."""
+    """To the things that the caller may have: the endpoint leaves the others out."""
     ALL = enum.auto()
     """To everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The action of an operation, and what it is done to."""
+    """The action of an operation, and the things that it is done to."""
 
     action: Action
     extent: Extent
