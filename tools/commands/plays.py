@@ -41,6 +41,7 @@ PLAYS: Final = (
     play("profile list", "ottla profile list", "ottla profile list --json"),
     play("profile show", "ottla profile show production"),
     play("profile remove", "ottla profile remove production --yes"),
+    play("user hash", "echo secret | ottla user hash alice --role developer"),
     play("quorum status", "ottla quorum status", "ottla quorum status --json"),
     play("topic create", "ottla topic create orders --partitions 3 --config retention.ms=86400000"),
     play("topic create", "- ottla topic create payments order-items"),

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from ottla.broker.listeners import SASL_SSL, Listener
 from ottla.config.setting import Password, Setting
-from ottla.core.security.principals import InvalidMappingRules, PrincipalMapper
 from ottla.core.settings import broker_settings
 from ottla.core.settings.broker_settings import LISTENER_PREFIX
 from ottla.core.settings.config_layers import BrokerLayers
 from ottla.security.key_stores import Store
+from ottla.security.principal_mapping import InvalidMappingRules, PrincipalMapper
 from ottla.security.server_tls import PROTOCOLS, ClientAuthentication, ServerTls
 
 HTTPS: Final = "https"

@@ -226,8 +226,8 @@ def show(file: Path, json: bool, quiet: bool) -> None:
     """Show the names in the first certificate of a PEM file, as a broker sees them, and its time."""
     from cryptography import x509
 
-    from ottla.core.security.distinguished_names import MalformedName, rfc2253_name
     from ottla.security.certificate_names import MalformedCertificate, names_of_pem
+    from ottla.security.distinguished_names import MalformedName, rfc2253_name
 
     try:
         data = file.read_bytes()

@@ -35,7 +35,10 @@ COMMANDS: dict[str, Entry] = {
         "ottla.cli.cluster.config:config", "Show, explain and change settings of topics, brokers and groups"
     ),
     "acl": Entry("ottla.cli.cluster.acl:acl", "List, create and delete ACLs: who may do what"),
-    "user": Entry("ottla.cli.cluster.user:user", "List, create, alter and delete users with SCRAM passwords"),
+    "user": Entry(
+        "ottla.cli.cluster.user:user",
+        "List, create, alter and delete users with SCRAM passwords; users of services",
+    ),
     "quota": Entry("ottla.cli.cluster.quota:quota", "Show and change how much clients may use"),
     "txn": Entry("ottla.cli.cluster.txn:txn", "List and describe transactions, abort hanging ones"),
     "token": Entry("ottla.cli.cluster.token:token", "Create, renew, end and describe delegation tokens"),

@@ -3,7 +3,8 @@
 The keys are read before they are needed, and again as often as was set; an attempt that fails is repeated
 sooner, after pauses that grow. A token of an unknown key has them read again, but at most once in
 UNKNOWN_KEY_SECONDS, and all such tokens wait for the same attempt: a flood of them costs the provider
-nothing, and a key that was changed is found without waiting for the next regular look.
+nothing, and a key that was changed is found without waiting for the next regular look. Keys in a file are
+read again when it changes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final
 
 from ottla.security.bearer_tokens import TokenHolder, TokenKeys, TokenRules, UnknownKey, check
 from ottla.security.key_set_source import KeySetSource, KeysUnreachable
+from ottla.security.watched_files import WATCH_SECONDS, WatchedFiles
 
 log = logging.getLogger("ottla.security")
 
@@ -46,7 +48,10 @@ class ProviderKeys:
         self._longest_retry_seconds = longest_retry_seconds
         self._now_seconds = now_seconds
         self._clock = clock
-        self._keys: TokenKeys | None = source.fetch() if source.path is not None else None
+        self._file: WatchedFiles[TokenKeys] | None = None
+        if source.path is not None:
+            self._file = WatchedFiles("the file of tokens' keys", [source.path], source.fetch)
+        self._keys: TokenKeys | None = None if self._file is None else self._file.value
         self._tried_at = -UNKNOWN_KEY_SECONDS if self._keys is None else clock()
         self._reading: asyncio.Task[None] | None = None
 
@@ -68,29 +73,39 @@ class ProviderKeys:
     async def _read_again(self) -> None:
         """Read the keys, unless that was tried just now."""
         if self._reading is None and self._clock() - self._tried_at >= UNKNOWN_KEY_SECONDS:
+            self._tried_at = self._clock()
             self._begin_reading()
         if self._reading is not None:
             await asyncio.wait([self._reading])
 
     def _begin_reading(self) -> asyncio.Task[None]:
-        self._tried_at = self._clock()
         self._reading = asyncio.create_task(self._read(), name="identity provider's keys")
         return self._reading
 
     async def _read(self) -> None:
         try:
-            self._keys = await asyncio.to_thread(self._source.fetch)
+            self._keys = await asyncio.to_thread(self._fetched)
         except KeysUnreachable as problem:
             kept = "" if self._keys is None else ", the former ones stay"
             log.warning("the keys of the identity provider can't be read%s: %s", kept, problem)
         finally:
             self._reading = None
 
+    def _fetched(self) -> TokenKeys:
+        if self._file is None:
+            return self._source.fetch()
+        self._file.refresh()
+        return self._file.value
+
     async def run(self) -> None:
-        """Read the keys now, and again and again; a failed attempt sooner."""
+        """Read the keys now, and again and again; a failed attempt sooner, and a file when it changes."""
+        while self._file is not None:
+            await asyncio.sleep(WATCH_SECONDS)
+            await asyncio.wait([self._reading or self._begin_reading()])
         retry_seconds = self._first_retry_seconds
         while True:
             before = self._keys
+            self._tried_at = self._clock()
             await asyncio.wait([self._reading or self._begin_reading()])
             if self._keys is before:
                 await asyncio.sleep(retry_seconds)

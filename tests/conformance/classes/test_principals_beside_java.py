@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.core.security.distinguished_names import rfc2253_name
-from ottla.core.security.principals import InvalidMappingRules, InvalidPrincipal, PrincipalMapper
+from ottla.security.distinguished_names import rfc2253_name
+from ottla.security.principal_mapping import InvalidMappingRules, InvalidPrincipal, PrincipalMapper
 from support.clients.named_states import seed_of_this_run
 from support.java.security_oracle import RefusedByJava, SecurityOracle, security_oracle
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import subprocess
 import sys
@@ -11,14 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.access import ClusterAccess
-from ottla.client.cluster_requests import ClusterRequests, error_codes
-from ottla.protocol.messages.alter_user_scram_credentials_request import (
-    AlterUserScramCredentialsRequest,
-    ScramCredentialUpsertion,
-)
-from ottla.protocol.messages.alter_user_scram_credentials_response import AlterUserScramCredentialsResponse
-from support.servers.secured_kafka import SecuredKafka, secured_kafka
+from support.servers.secured_kafka import SCRAM_HASHES, SecuredKafka, secured_kafka
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -54,34 +46,13 @@ def test_commands_get_into_a_secured_cluster_with_the_right_password(tmp_path: P
         assert line.startswith(f"ottla partition list: {kafka.bootstrap} refuses the user: ")
 
 
-SCRAM = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
 SCRAM_USER, SCRAM_PASSWORD = "of=scram, with comma", "pass \u00e4 =,"
-
-
-async def add_scram_user(kafka: SecuredKafka) -> None:
-    """Give the user a password for both mechanisms, as the user who gets in by PLAIN."""
-    salt = b"some salt"
-    requests = ClusterRequests(ClusterAccess(kafka.bootstrap, kafka.client_options))
-    try:
-        for number, algorithm in SCRAM.values():  # a request may change a user once
-            changed = ScramCredentialUpsertion(
-                name=SCRAM_USER,
-                mechanism=number,
-                iterations=4096,
-                salt=salt,
-                salted_password=hashlib.pbkdf2_hmac(algorithm, SCRAM_PASSWORD.encode(), salt, 4096),
-            )
-            request = AlterUserScramCredentialsRequest(upsertions=[changed])
-            answer = await requests.ask_controller(request, AlterUserScramCredentialsResponse)
-            assert error_codes(answer) == {0}, answer
-    finally:
-        await requests.close()
 
 
 def test_commands_get_in_by_scram_with_the_right_password_alone(tmp_path: Path) -> None:
     with secured_kafka(tmp_path) as kafka:
-        asyncio.run(add_scram_user(kafka))
-        for mechanism in SCRAM:
+        asyncio.run(kafka.add_scram_user(SCRAM_USER, SCRAM_PASSWORD))
+        for mechanism in SCRAM_HASHES:
             own = ("--set", f"sasl.mechanism={mechanism}", "--set", f"sasl.username={SCRAM_USER}")
             listed = ottla(kafka, tmp_path, "topic", "list", *own, "--set", f"sasl.password={SCRAM_PASSWORD}")
             assert (listed.returncode, listed.stdout, listed.stderr) == (0, "", "")

@@ -124,22 +124,6 @@ def test_passwords_and_keys_are_not_printed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("suites", "words"),
-    [
-        (("NO_SUCH",), "OpenSSL knows none"),
-        (("TLS_AES_128_GCM_SHA256",), "can only be had together"),
-    ],
-)
-def test_cipher_suites_that_cant_be_had_are_refused(
-    tmp_path: Path, suites: tuple[str, ...], words: str
-) -> None:
-    trial = Trial.create(tmp_path)
-    store = Store(str(trial.write("node", trial.node())))
-    with pytest.raises(KeyStoreError, match=words):
-        ServerTls(store, cipher_suites=suites).context()
-
-
-@pytest.mark.parametrize(
     ("java", "openssl"),
     [
         ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "ECDHE-RSA-AES256-GCM-SHA384"),

@@ -28,12 +28,13 @@ from ottla.broker.tls_settings import (
     tls_problem,
 )
 from ottla.config.errors import ConfigError
-from ottla.core.security.distinguished_names import MalformedName, rfc2253_name
-from ottla.core.security.principals import InvalidPrincipal, certificate_principal
+from ottla.core.security.principals import certificate_principal
 from ottla.core.settings import broker_settings
 from ottla.core.settings.config_layers import BrokerLayers
 from ottla.security.certificate_names import MalformedCertificate, names_of_der, names_of_pem
+from ottla.security.distinguished_names import MalformedName, rfc2253_name
 from ottla.security.key_stores import KeyStoreError, read_identity
+from ottla.security.principal_mapping import InvalidPrincipal
 from ottla.security.server_tls import ServerTls
 from ottla.security.watched_files import file_signs
 

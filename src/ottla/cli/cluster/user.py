@@ -1,4 +1,4 @@
-"""`ottla user`: users with SCRAM credentials, listed, made, given other passwords and deleted."""
+"""`ottla user`: users with SCRAM credentials, listed, made, given other passwords and deleted; hashes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from ottla.cli.cluster.any_broker import cluster_client
 from ottla.cli.cluster.outcomes import Outcomes
+from ottla.cli.cluster.user_hash import hash_
 from ottla.cli.frame.cluster import Session, asks_cluster
 from ottla.cli.frame.commands import group
 from ottla.cli.frame.confirming import confirm, yes_option
@@ -58,7 +59,8 @@ def user() -> None:
     """List users with SCRAM passwords, create, alter and delete them.
 
     The password stays here: the cluster gets it salted and hashed. Users of PLAIN and of certificates are in
-    the settings of listeners, not here.
+    the settings of listeners, not here; those of the Schema Registry and the REST Proxy are in a file, for
+    which `ottla user hash` makes the lines.
     """
 
 
@@ -245,3 +247,6 @@ def _password(file: Path | None) -> str:
     if not password:
         raise UserError("the password is empty")
     return password
+
+
+user.add_command(hash_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -12,6 +12,8 @@ from ottla.cli.frame.options import Decorated, pairs_option
 from ottla.cli.servers.broker_options import DEFAULT_LOG_LEVEL, LOG_LEVELS
 from ottla.config.setting import Table
 from ottla.config.sources import SET
+
+ALLOW_ANONYMOUS_OPTION: Final = "--allow-anonymous"
 
 
 def config_option(file: str, help: str, *, required: bool = False) -> Decorated:
@@ -34,6 +36,15 @@ def settings_options(table: Table, file: str = "FILE") -> Decorated:
         SET, "set_words", f"One setting of {table.title}; may be repeated, wins over --config."
     )
     return lambda function: config(pairs(function))
+
+
+def allow_anonymous_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--allow-anonymous` of HTTP services."""
+    return click.option(
+        ALLOW_ANONYMOUS_OPTION,
+        is_flag=True,
+        help="Serve other machines too without asking who their users are, on an address they reach.",
+    )(function)
 
 
 def log_level_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,6 +20,6 @@ registry: Final[click.Command] = ServiceCommand(
     "registry",
     [
         "ottla registry --bootstrap 127.0.0.1:9092",
-        "ottla registry --config schema-registry.properties --listen 0.0.0.0:8081",
+        "ottla registry --config schema-registry.properties --listen 0.0.0.0:8081 --allow-anonymous",
     ],
 )

@@ -17,10 +17,16 @@ from ottla.cli.frame.event_loop import loop_factory
 from ottla.cli.frame.options import Decorated
 from ottla.cli.servers.given_settings import given_from
 from ottla.cli.servers.log_lines import log_to_stderr
-from ottla.cli.servers.options import log_level_option, settings_options
+from ottla.cli.servers.options import (
+    ALLOW_ANONYMOUS_OPTION,
+    allow_anonymous_option,
+    log_level_option,
+    settings_options,
+)
 from ottla.config.setting import Setting, Table
 from ottla.config.settings import Settings
 from ottla.config.sources import Layer, from_mapping, layered
+from ottla.web.authentication_settings import ALLOW_ANONYMOUS
 from ottla.web.bounded_log import BoundedHandler
 from ottla.web.http_settings import addresses_of
 from ottla.web.running import run_alone
@@ -46,11 +52,13 @@ class ServiceCommand:
         @click.command(name, cls=Command, help=self.description, examples=examples)
         @self._address_option("--bootstrap", self.bootstrap, "The cluster, ottla's or another Kafka.")
         @self._address_option("--listen", self.listeners, "Where HTTP clients connect; port 0: any.")
+        @allow_anonymous_option
         @settings_options(self.table)
         @log_level_option
         def run(
             bootstrap: str | None,
             listen: str | None,
+            allow_anonymous: bool,
             config: Path | None,
             set_words: tuple[str, ...],
             log_level: str,
@@ -64,6 +72,8 @@ class ServiceCommand:
                 )
                 if value is not None
             }
+            if allow_anonymous:
+                own[ALLOW_ANONYMOUS_OPTION] = {ALLOW_ANONYMOUS.name: "true"}
             given = (from_mapping(values, Layer.COMMAND, option) for option, values in own.items())
             settings = Settings(self.table, layered(given_from(config, set_words, self.table), *given))
             return self._run(settings)

@@ -21,7 +21,11 @@ from ottla.cli.frame.commands import command
 from ottla.cli.frame.event_loop import loop_factory
 from ottla.cli.frame.options import Decorated
 from ottla.cli.servers.child_broker import ChildBroker
-from ottla.cli.servers.options import log_level_option, settings_options
+from ottla.cli.servers.options import (
+    allow_anonymous_option,
+    log_level_option,
+    settings_options,
+)
 from ottla.cli.servers.service_command import log_service_to_stderr, told_ready
 from ottla.client.access import DEFAULT_BOOTSTRAP
 from ottla.config.setting import Table
@@ -31,6 +35,8 @@ from ottla.registry import settings as registry_settings
 from ottla.registry.service import RegistryService
 from ottla.rest import settings as rest_settings
 from ottla.rest.service import RestService
+from ottla.web.authentication_settings import ALLOW_ANONYMOUS
+from ottla.web.front_settings import FrontOptions
 from ottla.web.running import Kept, Place, run_together
 from ottla.web.server import HttpAddress
 
@@ -47,6 +53,7 @@ class UpOptions(NamedTuple):
     listen: str
     registry: str
     rest: str
+    allow_anonymous: bool
     config: Path | None
     set_words: tuple[str, ...]
     log_level: str
@@ -81,6 +88,7 @@ def _address_option(option: str, default: str, clients: str) -> Decorated:
 @_address_option("--listen", DEFAULT_BOOTSTRAP, "Kafka clients")
 @_address_option("--registry", registry_settings.DEFAULT_LISTEN, "clients of the Schema Registry")
 @_address_option("--rest", rest_settings.DEFAULT_LISTEN, "clients of the REST Proxy")
+@allow_anonymous_option
 @settings_options(BROKER_TABLE, "server.properties")
 @log_level_option
 def up(**options: Any) -> int:
@@ -98,19 +106,35 @@ async def _run(options: UpOptions) -> int:
         stack.callback(registry.close)
         rest = Place.take("rest", [HttpAddress.parse(options.rest)])
         stack.callback(rest.close)
+        _require_known_clients(options, (registry, registry_settings.TABLE), (rest, rest_settings.TABLE))
         broker = ChildBroker(_broker_words(options, registry.address.url))
         try:
             line = await broker.start()
             print(line, flush=True)
-            services = _services(_bootstrap(line), registry, rest)
+            services = _services(_bootstrap(line), registry, rest, options.allow_anonymous)
             return await run_together(services, told_ready, broker.ended)
         finally:
             await broker.stop()
 
 
-def _services(bootstrap: str, registry: Place, rest: Place) -> Sequence[Kept]:
-    of_registry = {registry_settings.BOOTSTRAP_SERVERS.name: bootstrap}
+def _require_known_clients(options: UpOptions, *services: tuple[Place, Table]) -> None:
+    """Raises ServiceError for a service that would be open to other machines, before anything runs."""
+    for place, table in services:
+        security = FrontOptions.of(_settings(table, _flags(options.allow_anonymous))).security
+        assert security is not None
+        places = [(each.host, each.port, each.tls_listener) for each in place.addresses]
+        security.require_known_clients(place.name, places, warns=False)
+
+
+def _flags(allow_anonymous: bool) -> dict[str, str]:
+    return {ALLOW_ANONYMOUS.name: "true"} if allow_anonymous else {}
+
+
+def _services(bootstrap: str, registry: Place, rest: Place, allow_anonymous: bool) -> Sequence[Kept]:
+    flags = _flags(allow_anonymous)
+    of_registry = {**flags, registry_settings.BOOTSTRAP_SERVERS.name: bootstrap}
     of_rest = {
+        **flags,
         rest_settings.BOOTSTRAP_SERVERS.name: bootstrap,
         rest_settings.SCHEMA_REGISTRY_URL.name: registry.address.url,
     }
