@@ -36,8 +36,7 @@ COMMANDS: dict[str, Entry] = {
     ),
     "acl": Entry("ottla.cli.cluster.acl:acl", "List, create and delete ACLs: who may do what"),
     "user": Entry(
-        "ottla.cli.cluster.user:user",
-        "List, create, alter and delete users with SCRAM passwords; users of services",
+        "ottla.cli.cluster.user:user", "List, create, alter and delete users; hash passwords of services"
     ),
     "quota": Entry("ottla.cli.cluster.quota:quota", "Show and change how much clients may use"),
     "txn": Entry("ottla.cli.cluster.txn:txn", "List and describe transactions, abort hanging ones"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.security import provider_keys
 from ottla.security.bearer_tokens import BadToken, TokenRules, UnknownKey
 from ottla.security.key_set_source import KeySetSource, KeysUnreachable
 from ottla.security.provider_keys import UNKNOWN_KEY_SECONDS, ProviderKeys
@@ -159,6 +160,37 @@ def test_keys_are_read_again_and_again() -> None:
             await until(lambda: len(server.asked) >= before + 3)
             running.cancel()
             assert (await keys.check(provider.token())).name == "alice"
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_keys_in_a_file_are_read_again_when_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider_keys, "WATCH_SECONDS", 0.001)
+    former, newer = IdentityProvider(), IdentityProvider()
+    newer.rotate("second")
+    del newer.keys["first"]
+    file = tmp_path / "keys.json"
+    file.write_text(former.key_set())
+    # This clock stands still: no unknown key has the file read.
+    keys = ProviderKeys(KeySetSource(file.as_uri()), RULES, 3600, clock=Clock())
+
+    async def takes(token: str) -> bool:
+        try:
+            return (await keys.check(token)).name == "alice"
+        except UnknownKey:
+            return False
+
+    async def main() -> None:
+        running = asyncio.create_task(keys.run())
+        old, new = former.token(), newer.token()
+        assert (await takes(old), await takes(new)) == (True, False)
+        file.write_text(newer.key_set())
+        while not await takes(new):
+            await asyncio.sleep(0.001)
+        assert not await takes(old)
+        running.cancel()
 
     asyncio.run(asyncio.wait_for(main(), 30))
 

@@ -16,6 +16,7 @@ from ottla.security.realm_file import realm_line
 
 @command(
     "hash",
+    short_help="Make the line of a user for services' files of users.",
     examples=[
         "ottla user hash alice --role developer --role admin >> users.properties",
         "echo secret | ottla user hash bob >> users.properties",
