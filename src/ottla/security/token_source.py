@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import quote_plus, unquote, urlencode, urlsplit
 
 from ottla.security.bearer_tokens import MAX_TOKEN_CHARACTERS
 from ottla.security.provider_http import FETCH_SECONDS, ask, is_allowed_url, read_bounded
@@ -69,7 +69,7 @@ class ClientCredentials:
         """A new token. Raises TokenUnavailable."""
         client_id, secret = self.client_id, self.client_secret
         if self.encodes_credentials:
-            client_id, secret = quote(client_id, safe=""), quote(secret, safe="")
+            client_id, secret = quote_plus(client_id), quote_plus(secret)
         basic = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
         form = {"grant_type": "client_credentials"}
         if self.scope:
