@@ -92,8 +92,8 @@ class SignedAssertion:
 class AssertionGrant:
     """The tokens that an identity provider gives at `url` for assertions.
 
-    replaces_secret: whether the assertion proves who the client is, in place of its secret (RFC 7523, 2.2); else
-    it is the grant itself (2.1). client_id: is told with the former if it is not None.
+    replaces_secret: whether the assertion proves who the client is, in place of its secret (RFC 7523, 2.2);
+    else it is the grant itself (2.1). client_id: is told with the former if it is not None.
     """
 
     url: str
