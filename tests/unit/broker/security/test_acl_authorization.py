@@ -706,3 +706,38 @@ def test_a_change_is_decided_for_the_client_by_the_controller_elsewhere(tmp_path
             await cluster.until(lambda: may(context, Op.CREATE, TOPIC, "t"))
 
     asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_change_of_acls_at_one_node_counts_on_open_connections_to_others(tmp_path: Path) -> None:
+    settings = {"authorizer.class.name": STANDARD_AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
+    describe = message(ApiKey.METADATA, topics=[{"name": "t"}])
+
+    async def code(client: RawClient) -> int:
+        answer: Any = await client.call(ApiKey.METADATA, 12, describe)
+        found: int = answer.topics[0].error_code
+        return found
+
+    async def story() -> None:
+        async with nodes(tmp_path, {1: CONTROLLER, 2: BROKER, 3: BROKER}, settings) as cluster:
+            await cluster.start(1, 2, 3)
+            asked = cluster.running[2]
+            await create_topic(asked, "t", configs=None)
+            clients = [await connected(cluster.running[each]) for each in (2, 3)]
+
+            async def until_all_have(wanted: ErrorCode) -> None:
+                for client in clients:
+                    while await code(client) != wanted:  # noqa: ASYNC110
+                        await asyncio.sleep(0.001)
+
+            await until_all_have(ErrorCode.NONE)  # the topic has no ACL
+            await change_acls(asked, ApiKey.CREATE_ACLS, creations=[creation(Op.READ, principal="User:bob")])
+            await until_all_have(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            await change_acls(asked, ApiKey.CREATE_ACLS, creations=[creation(Op.DESCRIBE)])
+            await until_all_have(ErrorCode.NONE)
+            removed = [{**ANY, "principal_filter": "User:ANONYMOUS"}]
+            await change_acls(asked, ApiKey.DELETE_ACLS, filters=removed)
+            await until_all_have(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            for client in clients:
+                client.close()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
