@@ -19,7 +19,7 @@ _MECHANISM_NAMES: Final = ("sasl.mechanism", "sasl.mechanisms")
 
 
 class Credentials(NamedTuple):
-    """A user, the password, and the SASL mechanism that proves it.
+    """A user, the password, and the SASL mechanism that proves it. Printed, the password is hidden.
 
     by_token: whether they are the id and the HMAC of a delegation token.
     """
@@ -28,6 +28,9 @@ class Credentials(NamedTuple):
     user: str
     password: str
     by_token: bool = False
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.mechanism}, {self.user}, [hidden])"
 
 
 def security_protocol_of(properties: Mapping[str, str]) -> str:
