@@ -172,8 +172,8 @@ def _assertion(properties: Mapping[str, str]) -> Assertion:
         algorithm,
         properties.get(f"{_ASSERTION}private.key.passphrase"),
         tuple((name, value) for name, value in given.items() if value is not None),
-        _seconds(properties, f"{_ASSERTION}claim.exp.seconds", 300),
-        _seconds(properties, f"{_ASSERTION}claim.nbf.seconds", 60),
+        _seconds(properties, f"{_ASSERTION}claim.exp.seconds", 300, 86_400),
+        _seconds(properties, f"{_ASSERTION}claim.nbf.seconds", 60, 3600),
         _flag(properties, f"{_ASSERTION}claim.jti.include"),
         None if template is None else Path(template),
     )
@@ -191,10 +191,10 @@ def _extensions(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _seconds(properties: Mapping[str, str], name: str, default: int) -> int:
+def _seconds(properties: Mapping[str, str], name: str, default: int, most: int) -> int:
     text = properties.get(name, str(default)).strip()
-    if not text.isdecimal() or len(text) > 9:
-        raise ClientOptionError(f"{name}={text}: it is not a number of seconds")
+    if not text.isdecimal() or len(text) > 9 or int(text) > most:
+        raise ClientOptionError(f"{name}={text}: it is not a number of seconds from 0 to {most}")
     return int(text)
 
 
