@@ -7,6 +7,7 @@ assertion in its place (KIP-1258), or for an assertion alone (KIP-1139).
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -40,6 +41,7 @@ FAILURE_SECONDS: Final = 1.0
 """How long the provider is not asked again after a failure."""
 NO_END_SECONDS: Final = 300.0
 """The life that librdkafka is told of a token that does not say its end."""
+log = logging.getLogger("ottla.client")
 _PREFIX: Final = "sasl.oauthbearer."
 _ENDPOINT: Final = f"{_PREFIX}token.endpoint.url"
 _GRANT: Final = f"{_PREFIX}grant.type"
@@ -63,7 +65,11 @@ class BearerLogin:
 
     def for_librdkafka(self, _: str) -> tuple[str, float, str, dict[str, str]]:
         """An `oauth_cb` of confluent-kafka: the token, its end in seconds since 1970, no name, extensions."""
-        token = self.tokens.current(self.source)
+        try:
+            token = self.tokens.current(self.source)
+        except TokenUnavailable as problem:
+            log.warning("no token to log in with: %s", problem)  # librdkafka does not tell the reason
+            raise
         ends = expiry_seconds(token)
         return token, time.time() + NO_END_SECONDS if ends is None else ends, "", dict(self.extensions)
 
