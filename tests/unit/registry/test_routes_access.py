@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ottla.registry.app import operations_of, registry_application
+from ottla.registry.app import key_operations_of, operations_of, registry_application
 from ottla.registry.routes.access import Extent
 from ottla.web.access_rules import AccessRules, Action, parse_rules
 from ottla.web.callers import Caller, with_caller
@@ -240,12 +240,12 @@ def test_associations_of_other_subjects_are_left_out(callers: Callers) -> None:
 
 
 def test_every_operation_that_changes_something_needs_more_than_reading(registry: InMemoryRegistry) -> None:
-    for operation in operations_of(registry):
+    for operation in (*operations_of(registry), *key_operations_of(registry)):
         changes = operation.writes or operation.method in ("PUT", "DELETE")
         if changes:
             assert operation.needs.action > Action.READ, operation
         if "{subject}" in operation.path:
-            assert operation.needs.extent in (Extent.SUBJECT, Extent.SCOPE), operation
+            assert operation.needs.extent in (Extent.SUBJECT, Extent.SCOPE, Extent.DEK), operation
 
 
 def test_without_rules_all_is_allowed(registry: InMemoryRegistry) -> None:
