@@ -1,8 +1,8 @@
 """The algorithms of data encryption keys, byte for byte as Tink has them (its ciphertexts without a prefix).
 
 A key is Tink's serialized message (`AesGcmKey`, `AesSivKey`; the version is 0, so it is left out): the tag of
-one field, its length and the key itself. AES-GCM puts a random nonce of 12 bytes before the ciphertext and its
-tag of 16 behind it. AES-SIV puts its tag first; it is deterministic: equal values have equal ciphertexts.
+one field, its length and the key itself. AES-GCM puts a random nonce of 12 bytes before the ciphertext, and
+its tag of 16 behind it. AES-SIV puts its tag first; it is deterministic: equal values have equal ciphertexts.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from ottla.client.registry.async_client import RegistryClient
 from ottla.client.registry.lookups import RegisteredSchema
+from ottla.client.registry.rules import read_obstacle
 from ottla.client.registry.wire import RegistryRefusal, RegistryUnreachable
 from ottla.rest.consumers.consumer_settings import DataFormat
 from ottla.rest.records.encoding import HasMessages
@@ -108,6 +109,9 @@ class SchemaDecoders:
             raise ApiError(408, 40801, f"Schema registration or lookup failed: {refusal.message}") from None
         except RegistryUnreachable as problem:
             raise ApiError(408, 40801, f"Schema registration or lookup failed: {problem}") from None
+        obstacle = read_obstacle(schema.rules)
+        if obstacle is not None:
+            raise UndecodablePayload(f"Schema {schema_id} can't be read with: {obstacle}")
         try:
             found = schema.parsed.schema_type, _MAKERS[schema.parsed.schema_type](schema)
         except Exception as problem:
