@@ -19,6 +19,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext, Se
 
 from support.clients.confluent import create_topic, produce, read_all
 from support.clients.encrypting import LATEST, Party, encryption, tagged_message
+from support.clients.record_commands import consumed, run
 from support.servers.ottla_broker import OttlaBroker
 from support.servers.services import ServiceProcess
 
@@ -133,9 +134,20 @@ def files_of(broker: OttlaBroker) -> bytes:
     return b"".join(path.read_bytes() for path in broker.data_dir.rglob("*") if path.is_file())
 
 
+def as_json(record: Any) -> dict[str, Any]:
+    """A person in Avro's JSON encoding."""
+    nick = record["nick"]
+    named = None if nick is None else {"string": nick}
+    return {**record, "photo": record["photo"].decode("latin-1"), "nick": named}
+
+
 @pytest.mark.parametrize("algorithm", ["AES128_GCM", "AES256_GCM", "AES256_SIV"])
 def test_marked_fields_reach_nobody_without_the_secret(
-    broker: OttlaBroker, connect: Connect, value: SerializationContext, algorithm: str
+    broker: OttlaBroker,
+    keeper: ServiceProcess,
+    connect: Connect,
+    value: SerializationContext,
+    algorithm: str,
 ) -> None:
     drawn = random.Random(value.topic)
     records = [person(drawn, number) for number in range(25)]
@@ -151,11 +163,54 @@ def test_marked_fields_reach_nobody_without_the_secret(
         assert b"~geheim~" not in told and "😀😀".encode() not in told and b"fmdlaGVpbX4" not in told
     read = reader(connect(), Party(SECRET))
     assert [read(one, value) for one in fetched] == records
+    if algorithm == "AES128_GCM":
+        told = consumed(broker.bootstrap, value.topic, *words(keeper, SECRET), "--json")
+        assert [json.loads(line)["value"] for line in told.splitlines()] == [as_json(one) for one in records]
     for party in (Party(), Party("another secret")):
         refused = reader(connect(), party)
         for one in fetched[:3]:
             with pytest.raises(SerializationError):
                 refused(one, value)
+
+
+@pytest.mark.parametrize("of_payload", [False, True])
+def test_the_client_reads_the_fields_that_ottla_encrypts(
+    broker: OttlaBroker,
+    keeper: ServiceProcess,
+    connect: Connect,
+    value: SerializationContext,
+    of_payload: bool,
+) -> None:
+    drawn = random.Random(value.topic)
+    records = [person(drawn, number) for number in range(10)]
+    rule = encryption(value.topic, of_payload=of_payload, dek_expiry_days="1")
+    register(connect(), value, json.dumps(PERSON), rule)
+    create_topic(broker.bootstrap, value.topic)
+    lines = [json.dumps(as_json(one)) for one in records]
+    # a missing field is written with its default
+    lines.append(json.dumps({name: part for name, part in as_json(records[0]).items() if name != "nick"}))
+    given = "\n".join(lines).encode() + b"\n"
+    written = run(broker.bootstrap, "produce", value.topic, *words(keeper, SECRET), input=given)
+    assert written.code == 0, written.err
+    fetched = [message.value() for message in read_all(broker.bootstrap, value.topic, len(lines))]
+    assert all(b"~geheim~" not in one and (b"seen-" in one) is not of_payload for one in fetched)
+    read = reader(connect(), Party(SECRET))
+    assert [read(one, value) for one in fetched] == [*records, {**records[0], "nick": None}]
+    told = consumed(broker.bootstrap, value.topic, *words(keeper, SECRET), "--json")
+    assert [json.loads(line)["value"] for line in told.splitlines()][:-1] == [as_json(one) for one in records]
+    if not of_payload:
+        stopped = run(broker.bootstrap, "consume", value.topic, *words(keeper, "another"), "--exit")
+        assert (stopped.code, stopped.lines) == (1, []) and "offset 0" in stopped.err
+        refused = run(broker.bootstrap, "produce", value.topic, *words(keeper), input=given)
+        assert refused.code == 1 and "LOCAL_SECRET" in refused.err, refused.err
+
+
+def words(keeper: ServiceProcess, secret: str | None = None) -> list[str]:
+    """The options of `ottla produce` and `ottla consume` for values with a schema of the registry."""
+    given = ["--registry", keeper.url, "--value-format", "avro"]
+    if secret is None:
+        return given
+    return [*given, "--registry-set", f"rule.executors._default_.param.secret={secret}"]
 
 
 def test_equal_values_have_equal_ciphertexts_with_siv_alone(

@@ -10,6 +10,8 @@ import pytest
 from ottla.encryption.algorithms import DekAlgorithm, decrypt, encrypt
 from ottla.encryption.key_services import LOCAL, KeyServices
 from ottla.registry.app import registry_application
+from ottla.registry.core.keys.model import Dek
+from ottla.registry.core.keys.records import dek_record
 from support.registry.registry_core import FIRST_TIMESTAMP_MS, InMemoryRegistry
 from support.registry.registry_http import RegistryHttp
 
@@ -187,7 +189,7 @@ def test_a_dek_that_a_client_has_wrapped(http: RegistryHttp) -> None:
     assert told(http, "GET", "/other/deks/s") == (40470, "Key 'other' not found")
     assert told(http, "POST", "/other/deks/s", {})[0] == 40470
     missing = (42271, "Invalid or missing value for field 'encryptedKeyMaterial' of key")
-    for material in (None, "", "no base64!", "a" * 9_000):
+    for material in (None, "", "no base64!", "ä", "a" * 9_000):
         assert told(http, "POST", "/k/deks/t", {"encryptedKeyMaterial": material}) == missing
     for version in (0, -1, 2**31, "1", 1.5, True):
         body = {"encryptedKeyMaterial": WRAPPED, "version": version}
@@ -270,6 +272,16 @@ def test_a_dek_of_a_shared_kek_is_made_and_told_by_the_registry(
     assert told(http, "GET", "/k/deks/u")[0] == 40470
     http.put(f"{KEKS}/k", {"shared": False})
     assert "keyMaterial" not in http.get(f"{KEKS}/k/deks/s?algorithm={algorithm}")
+
+
+def test_a_record_without_a_key_that_can_be_unwrapped_is_told(
+    http: RegistryHttp, registry: InMemoryRegistry
+) -> None:
+    http.post(KEKS, kek(shared=True))
+    for material in (None, "ä", "no base64", WRAPPED):
+        registry.keys.replay(dek_record(Dek("k", "s", DekAlgorithm.AES256_GCM, 1, material)))
+        code, message = told(http, "GET", "/k/deks/s")
+        assert code == 50070 and message.startswith("Could not generate raw dek for s: ")
 
 
 def test_a_subject_in_import_mode_gets_no_key_told(http: RegistryHttp) -> None:

@@ -15,7 +15,7 @@ import hashlib
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from ottla.client.registry.cache import Cache
 from ottla.client.registry.wire import (
@@ -113,22 +113,22 @@ class Question:
     steps: Callable[[], Steps[RegisteredSchema]]
 
 
-class Asking:
+class Asking(Generic[T]):
     """A question under way.
 
     step: the next step to do, None once `answer` is there. The constructor, `go_on` and `fail` raise
         RegistryRefusal and RegistryUnreachable.
     """
 
-    def __init__(self, steps: Steps[RegisteredSchema]) -> None:
+    def __init__(self, steps: Steps[T]) -> None:
         self.step: Step | None = None
         self._steps = steps
-        self._answer: RegisteredSchema | None = None
+        self._answer: T | None = None
         self._take(lambda: next(steps))
 
     @property
-    def answer(self) -> RegisteredSchema:
-        """The schema that the question asked for."""
+    def answer(self) -> T:
+        """The schema that the question asked for, or the answer of another request."""
         assert self._answer is not None, "there are steps left"
         return self._answer
 
@@ -198,6 +198,10 @@ class Lookups:
         """The steps to the answer: none where it is kept."""
         kept = self._cache.recall(question.key)
         return kept if kept is not None else (yield from question.steps())
+
+    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Steps[dict[str, Any]]:
+        """The steps to the answer of any request, which is not kept."""
+        return self._asked(method, path, body)
 
     # -- the questions' steps --------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 
@@ -92,7 +91,7 @@ class KeyReads:
         try:
             wrapped = b64decode(dek.encrypted_key_material or "", validate=True)
             return self._services.unwrap(kek.kms_type, kek.kms_props, wrapped)
-        except (KeyServiceFailed, binascii.Error) as problem:
+        except (KeyServiceFailed, ValueError) as problem:
             raise not_unwrapped(dek.subject, str(problem)) from None
 
     def same_kek(self, kek: Kek) -> Kek:
