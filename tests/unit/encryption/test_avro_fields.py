@@ -70,7 +70,7 @@ def test_tags_of_the_metadata_count_too_and_no_tags_mean_all_fields() -> None:
     every = fields(NODE, ())
     changed = every.changed(node("a"), marked)
     assert (changed["open"], changed["kind"]) == ("<string:a>", "<enum:A>")
-    assert fields('"string"', ()).changed("a", marked) == "a", "a value that is no field has no tags"
+    assert fields("string", ()).changed("a", marked) == "a", "a value that is no field has no tags"
 
 
 def test_missing_fields_are_changed_from_their_defaults() -> None:
