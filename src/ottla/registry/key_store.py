@@ -94,6 +94,8 @@ class KeyStore:
             return
         if self._opening is None:
             self._opening = asyncio.create_task(self._open(), name="registry keys")
+            # Its failure is told to those who wait, and in the log where nobody does any more.
+            self._opening.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         attempt = self._opening
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
