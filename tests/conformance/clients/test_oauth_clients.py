@@ -220,7 +220,8 @@ def test_tokens_are_judged_as_apache_kafka_judges_them(
         "with a scope": PROVIDER.token(scope="a b"),
         "with scopes": PROVIDER.token(scope=["a", "b"]),
         "just begun": PROVIDER.token(iat=int(time.time()) + 5),
-        "within the skew": PROVIDER.token(exp=int(time.time()) - 5),
+        "made in the future": PROVIDER.token(iat=int(time.time()) + 1000),
+        "within the skew": PROVIDER.token(exp=int(time.time()) - 5, iat=int(time.time()) - 100),
     }
     tokens = {**good, **PROVIDER.wrong()}
     port, with_sasl, controllers = free_port(), free_port(), free_port()
