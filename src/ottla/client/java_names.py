@@ -147,6 +147,9 @@ def unsupported_properties(prefixes: Iterable[str]) -> dict[str, Unsupported]:
         found |= harmless("Java's clients alone have them", *names)
         names = (prefix + name for name in sorted(WITHOUT_PROTECTION))
         found |= refusing("the Kafka clients here lack it: leave it out", *names)
+        for name, known in _TOKEN_CLASSES.items():
+            nothing = tuple(each.lower() for each in known)
+            found |= refusing("only Kafka's own classes are known here", prefix + name, nothing=nothing)
         found |= refusing("the Kafka clients here lack it: leave it out", f"{prefix}config.providers.")
     return found
 
