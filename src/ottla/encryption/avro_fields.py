@@ -14,9 +14,6 @@ from typing import Any, Final
 
 TAGS: Final = "confluent:tags"
 _NAMED: Final = ("record", "error", "enum", "fixed")
-_LEAVES: Final = frozenset(
-    ("null", "boolean", "int", "long", "float", "double", "bytes", "string", "enum", "fixed")
-)
 
 
 class OtherShape(ValueError):
@@ -24,7 +21,7 @@ class OtherShape(ValueError):
 
 
 Change = Callable[[str, Any], Any]
-"""Changes a value of a type (`string`, `bytes`, `int`…) that is not null."""
+"""Changes a value of a type (`string`, `bytes`, `int`…, `bytes-decimal` with a logical type); never null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +60,10 @@ class AvroFields:
                 return {
                     name: self._walk(schema["values"], one, chosen, change) for name, one in value.items()
                 }
-        if kind not in _LEAVES:
-            return self._walk(kind, value, chosen, change)
-        return change(kind, value) if chosen and kind != "null" else value
+        if not chosen or kind == "null":
+            return value
+        logical_type = schema.get("logicalType")
+        return change(kind if logical_type is None else f"{kind}-{logical_type}", value)
 
     def _union(self, branches: list[Any], value: Any, chosen: bool | None, change: Change) -> Any:
         if value is None:
@@ -125,8 +123,14 @@ class AvroFields:
         return not given.isdisjoint(self.tags)
 
     def _resolved(self, schema: Any) -> Any:
-        if isinstance(schema, str):
-            return self.named.get(schema, {"type": schema})
+        """The union, or the object whose `type` is a word."""
+        while not isinstance(schema, list):
+            if isinstance(schema, str):
+                schema = self.named.get(schema, {"type": schema})
+            kind = schema["type"]
+            if isinstance(kind, str) and kind not in self.named:
+                break
+            schema = kind
         return schema
 
     def _branch_name(self, branch: Any) -> str:

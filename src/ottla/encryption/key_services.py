@@ -10,14 +10,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from typing import TYPE_CHECKING, Final
 
 from ottla.encryption.algorithms import NONCE_BYTES
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 LOCAL: Final = "local-kms"
 SECRET: Final = "secret"
@@ -45,6 +43,8 @@ class KeyServices:
 
     def unwrap(self, kms_type: str, kms_props: Mapping[str, str], wrapped: bytes) -> bytes:
         """The key that was wrapped. Raises KeyServiceFailed."""
+        from cryptography.exceptions import InvalidTag
+
         cipher = self._cipher(kms_type, kms_props)
         try:
             return cipher.decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], None)
@@ -63,5 +63,9 @@ class KeyServices:
 @lru_cache(maxsize=64)
 def _local_cipher(secret: str) -> AESGCM:
     """HKDF with SHA-256, neither salt nor info, 16 bytes."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
     key = HKDF(SHA256(), _KEY_BYTES, salt=None, info=None).derive(secret.encode("utf-8", "surrogatepass"))
     return AESGCM(key)

@@ -98,6 +98,28 @@ def test_missing_fields_are_changed_from_their_defaults() -> None:
     }
 
 
+def test_types_are_told_with_their_logical_types_and_through_objects_around_them() -> None:
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "a", "type": {"type": "bytes", "logicalType": "decimal", "precision": 4}, **PII},
+            {"name": "b", "type": {"type": "string", "avro.java.string": "String"}, **PII},
+            {"name": "c", "type": {"type": "array", "items": {"type": "string"}}, **PII},
+            {"name": "d", "type": {"type": "fixed", "name": "F", "size": 2}, **PII},
+            {"name": "e", "type": ["null", "F"], **PII},
+        ],
+    }
+    value = {"a": "x", "b": "y", "c": ["z"], "d": "ab", "e": {"F": "cd"}}
+    assert fields(schema).changed(value, marked) == {
+        "a": "<bytes-decimal:x>",
+        "b": "<string:y>",
+        "c": ["<string:z>"],
+        "d": "<fixed:ab>",
+        "e": {"F": "<fixed:cd>"},
+    }
+
+
 @pytest.mark.parametrize(
     ("schema", "value"),
     [

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ottla.client.registry.async_client import RegistryClient
 from ottla.client.registry.lookups import RegisteredSchema
-from ottla.client.registry.wire import RegistryRefusal, quoted
+from ottla.client.registry.wire import RegistryRefusal, UnusableAnswer, quoted
 from ottla.encryption.algorithms import DEFAULT_ALGORITHM, DekAlgorithm, new_key
 from ottla.encryption.field_cipher import FIRST_VERSION
 from ottla.encryption.key_services import KeyServiceFailed, KeyServices
@@ -126,7 +126,7 @@ class DataKeys:
         self, wanted: Encryption, subject: str, version: str, more: str = ""
     ) -> dict[str, Any] | None:
         path = f"{self._path(wanted, subject)}/versions/{version}?algorithm={wanted.algorithm}{more}"
-        return await self._found(path)
+        return _checked(await self._found(path))
 
     async def _new_dek(
         self, wanted: Encryption, kek: dict[str, Any], subject: str, version: int, again: str
@@ -139,7 +139,8 @@ class DataKeys:
             except KeyServiceFailed as problem:
                 raise NoKey(f"the key {wanted.kek_name} for {subject}: {problem}") from None
             body["encryptedKeyMaterial"] = b64encode(wrapped).decode()
-        made = await self._made(self._path(wanted, subject), body) or await self._dek(wanted, subject, again)
+        made = _checked(await self._made(self._path(wanted, subject), body))
+        made = made or await self._dek(wanted, subject, again)
         if made is None:
             raise NoKey(f"the key {wanted.kek_name} for {subject} was deleted")
         return made
@@ -148,7 +149,7 @@ class DataKeys:
         return f"{_KEKS}/{quoted(wanted.kek_name)}/deks/{quoted(subject)}"
 
     def _is_expired(self, wanted: Encryption, dek: dict[str, Any]) -> bool:
-        age_ms = self._clock() * 1_000 - dek.get("ts", 0)
+        age_ms = self._clock() * 1_000 - (dek.get("ts") or 0)
         return wanted.expiry_days > 0 and age_ms > wanted.expiry_days * _DAY_MS
 
     def _unwrapped(self, kek: dict[str, Any], dek: dict[str, Any]) -> DataKey:
@@ -178,6 +179,13 @@ class DataKeys:
             if refusal.status == 409:
                 return None
             raise
+
+
+def _checked(dek: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Raises UnusableAnswer for an answer that is no data encryption key."""
+    if dek is not None and (type(dek.get("version")) is not int or type(dek.get("ts", 0)) is not int):
+        raise UnusableAnswer("the registry's answer is no data encryption key")
+    return dek
 
 
 def _service(kek: dict[str, Any]) -> tuple[str, dict[str, str]]:
