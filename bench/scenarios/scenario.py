@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import clients
+from bench import clients, secured
 from bench.figures import Bound, Measure, Target
 from bench.servers import Server, System, serve
 
@@ -44,6 +44,14 @@ class Turn:
 
     def server(self) -> AbstractContextManager[Server]:
         return serve(self.system, self.workspace, ottla_python_flags=self.ottla_python_flags)
+
+    def secured_server(
+        self, security: secured.Security, name: str = "secured"
+    ) -> AbstractContextManager[secured.SecuredServer]:
+        """One of the turn's secured brokers, by the name of its directory."""
+        return secured.serve(
+            self.system, self.workspace / name, security, ottla_python_flags=self.ottla_python_flags
+        )
 
     def size(self, full: int) -> int:
         """`full`, or a fifth of it when only a quick look is wanted. Warm-ups are never shortened."""
