@@ -170,11 +170,18 @@ def _our_cpu_seconds() -> float:
 def create_topic(
     server: Served, *, partitions: int = 1, topic: str = TOPIC, replication_factor: int = 1
 ) -> None:
-    new_topic = NewTopic(topic, partitions, replication_factor)
+    create_topics(server, [topic], partitions=partitions, replication_factor=replication_factor)
+
+
+def create_topics(
+    server: Served, topics: Sequence[str], *, partitions: int = 1, replication_factor: int = 1
+) -> None:
+    """Create topics that are alike. Raises BenchError."""
+    new = [NewTopic(topic, partitions, replication_factor) for topic in topics]
     try:
         with _admin(server) as admin:
-            made = admin.create_topics([new_topic], request_timeout=ADMIN_TIMEOUT_SECONDS)
-            made[topic].result(ADMIN_TIMEOUT_SECONDS)
+            for made in admin.create_topics(new, request_timeout=ADMIN_TIMEOUT_SECONDS).values():
+                made.result(ADMIN_TIMEOUT_SECONDS)
     except (KafkaException, TimeoutError) as error:
         raise BenchError(f"could not create a topic on {server.system.title}: {error}") from error
 

@@ -1,7 +1,7 @@
-"""A broker of either side with a listener of SASL beside its plaintext one: the same certificate, users and ACLs.
+"""A broker of either side with a listener of SASL beside its plaintext one; certificate, users, ACLs alike.
 
-What sets a measurement up (topics, ACLs, offsets) goes over the plaintext listener as a super user; what is
-measured goes over the other one as USER, who may only do what the ACLs say.
+The topics, ACLs and offsets of a measurement are made and read over the plaintext listener by a super user;
+the clients that are measured come over the other one as USER, who has to be allowed everything by an ACL.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
 
 from bench.clients import ADMIN_TIMEOUT_SECONDS, TOPIC, Access
 from bench.errors import BenchError
+from bench.secured_client import SecuredClient
 from bench.servers import HOST, Server, System, prepare, run
 from ottla.core.security.acls import AclOperation, AclPermission, PatternType, ResourceType
 from ottla.protocol.errors import ErrorCode
@@ -88,6 +89,11 @@ def serve(
         yield SecuredServer(server, Access(f"{HOST}:{port}", properties, config), ca)
 
 
+def connecting_client(server: SecuredServer) -> SecuredClient:
+    """A client of bench/secured_client.py that logs in as USER at the listener of TLS."""
+    return SecuredClient.of(server.access.bootstrap, server.ca, USER, PASSWORD, HOST_NAME)
+
+
 def write_certificates(directory: Path) -> Path:
     """Write the broker's key and certificate to `node.pem`; the path of the authority's own certificate."""
     now = datetime.datetime.now(datetime.UTC)
@@ -102,7 +108,9 @@ def write_certificates(directory: Path) -> Path:
 def broker_settings(security: Security, directory: Path) -> Mapping[str, str]:
     """The settings of either side, beside the listeners."""
     settings = {
-        "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,{security.protocol}:{security.protocol}",
+        "listener.security.protocol.map": ",".join(
+            ("CONTROLLER:PLAINTEXT", "PLAINTEXT:PLAINTEXT", f"{security.protocol}:{security.protocol}")
+        ),
         "inter.broker.listener.name": "PLAINTEXT",
         "sasl.enabled.mechanisms": MECHANISM,
         f"listener.name.{security.protocol.lower()}.{MECHANISM.lower()}.sasl.jaas.config": (

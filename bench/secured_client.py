@@ -173,6 +173,24 @@ def median_seconds(connection: ssl.SSLSocket, frame: bytes, count: int) -> float
     return sorted(taken)[count // 2]
 
 
+def check_metadata(answer: bytes, topics: int) -> None:
+    """Raises BenchError unless a Metadata v8 response has so many topics, the first without an error."""
+    at = 8  # the correlation id, and the time of throttling
+    (brokers,) = struct.unpack_from(">i", answer, at)
+    at += 4
+    for _ in range(brokers):
+        at = _behind_string(answer, _behind_string(answer, at + 4) + 4)  # node id, host, port, rack
+    at = _behind_string(answer, at) + 4  # cluster id, controller
+    found, error = struct.unpack_from(">ih", answer, at)
+    if (found, error) != (topics, 0):
+        raise BenchError(f"{found} topics, the first with error {error}, of {topics}")
+
+
+def _behind_string(data: bytes, at: int) -> int:
+    """The place behind a nullable string."""
+    return at + 2 + max(0, int(struct.unpack_from(">h", data, at)[0]))
+
+
 def _receive(connection: ssl.SSLSocket, size: int) -> bytes:
     received, view = 0, memoryview(bytearray(size))
     while received < size:

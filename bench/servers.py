@@ -202,9 +202,16 @@ def run(
 
 
 @contextmanager
-def serve(system: System, workspace: Path, *, ottla_python_flags: Sequence[str] = ()) -> Iterator[Server]:
+def serve(
+    system: System,
+    workspace: Path,
+    *,
+    settings: Mapping[str, str] | None = None,
+    ottla_python_flags: Sequence[str] = (),
+) -> Iterator[Server]:
     """A broker for the length of the block, on an empty directory inside `workspace`; see `run`."""
-    with run(prepare(system, workspace, ottla_python_flags=ottla_python_flags)) as server:
+    prepared = prepare(system, workspace, settings=settings, ottla_python_flags=ottla_python_flags)
+    with run(prepared) as server:
         yield server
 
 

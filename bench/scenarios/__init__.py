@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bench.scenarios import (
+    authorized,
     beside,
     catch_up,
     commands,
@@ -16,6 +17,7 @@ from bench.scenarios import (
     listing,
     pipeline,
     producing,
+    quotas,
     replicated,
     secured,
     services,
@@ -39,6 +41,8 @@ _FAMILIES = (
     catch_up,
     beside,
     secured,
+    authorized,
+    quotas,
     listing,
     services,
     commands,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,8 +42,11 @@ class Turn:
     ottla_python_flags: Sequence[str] = ()
     other_cpu_shares: list[float] = field(default_factory=list)
 
-    def server(self) -> AbstractContextManager[Server]:
-        return serve(self.system, self.workspace, ottla_python_flags=self.ottla_python_flags)
+    def server(self, settings: Mapping[str, str] | None = None) -> AbstractContextManager[Server]:
+        """The turn's broker; the settings go over those that all have."""
+        return serve(
+            self.system, self.workspace, settings=settings, ottla_python_flags=self.ottla_python_flags
+        )
 
     def secured_server(
         self, security: secured.Security, name: str = "secured"
