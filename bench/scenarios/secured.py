@@ -43,7 +43,7 @@ CONNECTS_SECONDS = 15
 OTHER_RATE = 200
 
 IDLE_CONNECTIONS = 1_000
-IDLE_WARMUP_CONNECTIONS = 200
+IDLE_WARMUP_CONNECTIONS = 20
 LARGE_BYTES = 1_000_000
 SETTLE_SECONDS = 1.0
 
@@ -231,7 +231,7 @@ def _idle(turn: Turn) -> dict[str, float]:
         warm = client.connect(IDLE_WARMUP_CONNECTIONS, CONNECTS_AT_ONCE)
         for connection in warm:
             secured_client.ask(connection, small)
-        for connection in warm[:20]:
+        for connection in warm:
             secured_client.ask(connection, write)
         _close(warm)
         empty = _settled_bytes(server)

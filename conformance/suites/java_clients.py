@@ -12,7 +12,7 @@ from functools import partial
 
 from conformance.java import CLIENTS_39_LOCK, class_path, compiled
 from conformance.programs import walk
-from conformance.suite import Suite, Target, TestResult
+from conformance.suite import Suite, Target, TestResult, in_every_way
 from support.java.java_tools import (
     JAR_LOCK,
     KAFKA_VERSION,
@@ -39,16 +39,18 @@ def run_client(target: Target, *, version: str) -> Sequence[TestResult]:
     programs = compiled(sources, jars, target.workspace / "classes")
     more = (NEW_STEPS,) if new else ()
     command = java_command(PROGRAM, target.bootstrap, *more, flags=TOOL_FLAGS, class_path=programs)
-    return walk(command, directory=target.workspace, environment=dict(os.environ), timeout_s=TIMEOUT_S)
+    environment = {**os.environ, **target.environment()}
+    return walk(command, directory=target.workspace, environment=environment, timeout_s=TIMEOUT_S)
 
 
-SUITES = (
-    *(
+SUITES = tuple(
+    suite
+    for version in LOCKS
+    for suite in in_every_way(
         Suite(
             f"java-client-{version.rpartition('.')[0]}",
             f"org.apache.kafka:kafka-clients {version}",
             partial(run_client, version=version),
         )
-        for version in LOCKS
-    ),
+    )
 )

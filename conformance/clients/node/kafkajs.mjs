@@ -5,7 +5,7 @@ import zlib from 'node:zlib'
 import { lz4Compress, lz4Decompress, snappyCompress, snappyDecompress } from '@platformatic/wasm-utils'
 import kafkajs from 'kafkajs'
 
-import { cutConnections, unique, until, walk } from './steps.mjs'
+import { access, cutConnections, unique, until, walk } from './steps.mjs'
 
 const { CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, Partitioners, logLevel } = kafkajs
 
@@ -25,6 +25,8 @@ for (const [name, [compress, decompress]] of Object.entries(added)) {
 const kafka = new Kafka({
   clientId: 'walk',
   brokers: [process.argv[2]],
+  ...(access && { ssl: access.tls }),
+  ...(access?.login && { sasl: { mechanism: 'scram-sha-512', ...access.login } }),
   logLevel: logLevel.NOTHING,
   retry: { retries: 8, initialRetryTime: 100 }
 })

@@ -6,9 +6,16 @@ import {
   IncrementalAlterConfigOperationTypes, ListOffsetTimestamps, Producer, stringDeserializers, stringSerializers
 } from '@platformatic/kafka'
 
-import { cutConnections, unique, until, walk, within } from './steps.mjs'
+import { access, cutConnections, unique, until, walk, within } from './steps.mjs'
 
-const common = { clientId: 'walk', bootstrapBrokers: [process.argv[2]], retries: 8, retryDelay: 100 }
+const common = {
+  clientId: 'walk',
+  bootstrapBrokers: [process.argv[2]],
+  retries: 8,
+  retryDelay: 100,
+  ...(access && { tls: access.tls }),
+  ...(access?.login && { sasl: { mechanism: 'SCRAM-SHA-512', ...access.login } })
+}
 const admin = new Admin(common)
 
 async function newTopic (partitions = 1, configs = {}) {
