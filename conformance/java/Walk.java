@@ -212,8 +212,18 @@ final class Walk {
         }
     }
 
-    Admin admin() {
-        return Admin.create(connecting());
+    /** The broker has an authorizer; the walk's own user may do everything. */
+    boolean secured() {
+        return System.getenv().containsKey("WALK_CA");
+    }
+
+    /** The walk has a user with a password. */
+    boolean loggedIn() {
+        return System.getenv().containsKey("WALK_USER");
+    }
+
+    Admin admin(String... pairs) {
+        return Admin.create(connecting(pairs));
     }
 
     KafkaProducer<String, String> producer(String... pairs) {

@@ -1,7 +1,7 @@
 """Apache Kafka's Java client, of 4.4, 4.3 and 3.9: one program that walks through what it can do.
 
-Left out: access control, quotas of clients, credentials of users and delegation tokens, which ottla refuses
-today; they come with the issue that brings security.
+It comes in plaintext, by SASL_SSL and by mutual TLS. ACLs are there by the latter two; what other users are
+refused, and delegation tokens, by SASL_SSL alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ from support.java.java_tools import (
 )
 
 PROGRAM = "ClientWalk"
-SOURCES = ("ClientWalk.java", "Walk.java", "ProducerSteps.java", "ConsumerSteps.java", "AdminSteps.java")
+SOURCES = (
+    "ClientWalk.java",
+    "Walk.java",
+    "ProducerSteps.java",
+    "ConsumerSteps.java",
+    "AdminSteps.java",
+    "SecuritySteps.java",
+)
 #: Steps that only a client of 4.3 and later can take.
 NEW_STEPS = "NewSteps"
 TIMEOUT_S = 400.0

@@ -71,6 +71,19 @@ export const access = process.env.WALK_CA && {
   login: process.env.WALK_USER && { username: process.env.WALK_USER, password: process.env.WALK_PASSWORD }
 }
 
+/** A user of whom ACLs are asked; the walk's own is asked for nothing. */
+export const guest = { username: 'guest', password: 'guest' }
+
+/** A step for a broker with an authorizer; it is left out in plaintext. */
+export function whenSecured (step) {
+  return access ? step : 'the broker has no authorizer; the suites by SASL_SSL and mTLS have'
+}
+
+/** A step for a walk that has logged in; it is left out otherwise. */
+export function whenLoggedIn (step) {
+  return access?.login ? step : 'it takes a login; the suite by SASL_SSL has one'
+}
+
 /** Breaks every connection that a client has open here, as a network would. */
 export function cutConnections () {
   for (const socket of sockets) socket.destroy(new Error('cut'))
