@@ -14,6 +14,12 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from support.servers.cluster import ServerError, free_port
 from support.servers.tls_trial import Trial
@@ -72,6 +78,12 @@ class Access:
             (directory / f"{name}.pem").write_bytes(text)
         addresses = {listener: f"127.0.0.1:{free_port()}" for listener in Listener}
         return cls(addresses, trial.ca, directory / "certificate.pem", directory / "key.pem")
+
+    def encrypted_key(self, password: str) -> bytes:
+        """The client's key as PEM under a password."""
+        key = load_pem_private_key(self.key.read_bytes(), None)
+        encryption = BestAvailableEncryption(password.encode())
+        return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
 
     def environment(self, way: Way) -> Mapping[str, str]:
         """The variables that tell programs their way in over TLS."""

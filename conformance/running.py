@@ -82,6 +82,8 @@ def _broker(
 def _secured_broker(
     side: str, place: Path, port: int, settings: Mapping[str, str], access: Access
 ) -> AbstractContextManager[ApacheKafka | OttlaBroker]:
+    if advertised := settings.get("advertised.listeners"):
+        settings = {**settings, "advertised.listeners": f"{advertised},{access.listeners()}"}
     if side == OTTLA:
         more = ("--listen", f"127.0.0.1:{port},{access.listeners()}")
         return OttlaBroker.start(place / "data", port, settings, more)
