@@ -27,6 +27,7 @@ from bench.errors import BenchError
 
 TIMEOUT_SECONDS = 60.0
 RECEIVE_BYTES = 256 << 10
+POLL_SECONDS = 0.05
 MECHANISM = b"SCRAM-SHA-256"
 _API_VERSIONS, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 18, 17, 36
 _SERVER_FIRST = re.compile(rb"r=([^,]+),s=([^,]+),i=(\d+)")
@@ -171,6 +172,19 @@ def median_seconds(connection: ssl.SSLSocket, frame: bytes, count: int) -> float
         ask(connection, frame)
         taken.append(time.perf_counter() - began)
     return sorted(taken)[count // 2]
+
+
+def wait_for_metadata(connection: ssl.SSLSocket, frame: bytes, topics: int) -> None:
+    """Ask until the broker knows the topics, which are new. Raises BenchError after TIMEOUT_SECONDS."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while True:
+        try:
+            check_metadata(ask(connection, frame), topics)
+            return
+        except BenchError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_SECONDS)
 
 
 def check_metadata(answer: bytes, topics: int) -> None:

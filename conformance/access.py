@@ -151,8 +151,8 @@ class Access:
 
 def add_users(bootstrap: str) -> None:
     """Give every user credentials of SCRAM, over the plaintext listener. Raises ServerError."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
     try:
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
         for name, password in _all_users().items():
             for mechanism in SCRAM_MECHANISMS.values():
                 info = ScramCredentialInfo(mechanism, 4096)

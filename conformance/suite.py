@@ -62,6 +62,11 @@ class Target:
             return {}
         return self.access.environment(self.way)
 
+    def librdkafka(self) -> Mapping[str, str]:
+        """The properties of a client of librdkafka."""
+        way_in = {} if self.access is None else self.access.librdkafka(self.way)
+        return {"bootstrap.servers": self.bootstrap, **way_in}
+
 
 @dataclass(frozen=True, slots=True)
 class Suite:

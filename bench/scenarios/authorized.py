@@ -69,7 +69,7 @@ def _metadata(turn: Turn) -> dict[str, float]:
         figures = {}
         for name, topics in (("spread", spread), ("shared", shared)):
             frame = secured_client.metadata_frame(topics)
-            secured_client.check_metadata(secured_client.ask(connection, frame), len(topics))
+            secured_client.wait_for_metadata(connection, frame, len(topics))
             secured_client.median_seconds(connection, frame, WARMUP_REQUESTS)
             figures[f"ms_{name}"] = secured_client.median_seconds(connection, frame, requests) * 1000
         connection.close()
