@@ -170,11 +170,18 @@ def _our_cpu_seconds() -> float:
 def create_topic(
     server: Served, *, partitions: int = 1, topic: str = TOPIC, replication_factor: int = 1
 ) -> None:
-    new_topic = NewTopic(topic, partitions, replication_factor)
+    create_topics(server, [topic], partitions=partitions, replication_factor=replication_factor)
+
+
+def create_topics(
+    server: Served, topics: Sequence[str], *, partitions: int = 1, replication_factor: int = 1
+) -> None:
+    """Create topics that are alike. Raises BenchError."""
+    new = [NewTopic(topic, partitions, replication_factor) for topic in topics]
     try:
         with _admin(server) as admin:
-            made = admin.create_topics([new_topic], request_timeout=ADMIN_TIMEOUT_SECONDS)
-            made[topic].result(ADMIN_TIMEOUT_SECONDS)
+            for made in admin.create_topics(new, request_timeout=ADMIN_TIMEOUT_SECONDS).values():
+                made.result(ADMIN_TIMEOUT_SECONDS)
     except (KafkaException, TimeoutError) as error:
         raise BenchError(f"could not create a topic on {server.system.title}: {error}") from error
 
@@ -230,11 +237,21 @@ def wait_for_end_offset(server: Served, expected: int, *, timeout_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
+class Access:
+    """How a Java client gets in at another listener than the server's own. config: a file of `properties`."""
+
+    bootstrap: str
+    properties: Mapping[str, str]
+    config: Path
+
+
+@dataclass(frozen=True, slots=True)
 class Production:
     """The records that a run of ProducerPerformance writes, as fast as possible.
 
     The first `warmup_records` of `records` are not counted. A record is `record_bytes` random letters, or a
     random line of `payload_file`. With `transaction_ms` the producer is transactional and commits that often.
+    Without an `access` it goes to the server's own listener.
     """
 
     records: int
@@ -244,6 +261,7 @@ class Production:
     partitions: int = 1
     payload_file: Path | None = None
     transaction_ms: int | None = None
+    access: Access | None = None
 
     @property
     def counted_records(self) -> int:
@@ -299,12 +317,19 @@ def producer_command(server: Served, properties: Mapping[str, str], production: 
         transactions += ("--transaction-duration-ms", str(production.transaction_ms))
     return java_command(
         "org.apache.kafka.tools.ProducerPerformance",
-        *("--bootstrap-server", server.bootstrap, "--topic", production.topic, "--throughput", "-1"),
+        *_way_in(server, production.access),
+        *("--topic", production.topic, "--throughput", "-1"),
         *("--num-records", str(production.records), "--warmup-records", str(production.warmup_records)),
         *("--print-metrics", *payload, *transactions),
         *("--command-property", *(f"{name}={value}" for name, value in properties.items())),
         flags=JAVA_CLIENT_FLAGS,
     )
+
+
+def _way_in(server: Served, access: Access | None) -> tuple[str, ...]:
+    if access is None:
+        return ("--bootstrap-server", server.bootstrap)
+    return ("--bootstrap-server", access.bootstrap, "--command-config", str(access.config))
 
 
 def check_written(server: Served, production: Production, expected: int) -> None:
@@ -328,16 +353,19 @@ def end_to_end_latency_java(
     return java_output.parse_end_to_end_latency(client.output), client
 
 
-def consumer_performance(server: Served, *, records: int) -> tuple[java_output.ConsumerSummary, ClientRun]:
+def consumer_performance(
+    server: Served, *, records: int, access: Access | None = None
+) -> tuple[java_output.ConsumerSummary, ClientRun]:
     """Java's ConsumerPerformance from the first record on, in a group of its own."""
-    client = run_client(server, consumer_command(server, records), name="ConsumerPerformance")
+    client = run_client(server, consumer_command(server, records, access), name="ConsumerPerformance")
     return java_output.parse_consumer_performance(client.output, records=records), client
 
 
-def consumer_command(server: Served, records: int) -> list[str]:
+def consumer_command(server: Served, records: int, access: Access | None = None) -> list[str]:
     return java_command(
         "org.apache.kafka.tools.ConsumerPerformance",
-        *("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--num-records", str(records)),
+        *_way_in(server, access),
+        *("--topic", TOPIC, "--num-records", str(records)),
         *("--date-format", java_output.CONSUMER_DATE_FORMAT),
         *("--timeout", str(CONSUMER_PATIENCE_MS)),
         flags=JAVA_CLIENT_FLAGS,

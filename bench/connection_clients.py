@@ -252,8 +252,15 @@ def producers(
     record_bytes: int,
     rate: int = 0,
     topic: str = clients.TOPIC,
+    access: clients.Access | None = None,
 ) -> Iterator[JavaClients]:
-    """`count` producers for closed loops, or that send `rate` records a second each."""
+    """`count` producers for closed loops, or that send `rate` records a second each.
+
+    A `client.id` in the properties goes before the number that each has. Without an `access` they go to the
+    server's own listener.
+    """
+    if access is not None:
+        properties = {**properties, **access.properties, "bootstrap.servers": access.bootstrap}
     with _run(
         server,
         "Producers",

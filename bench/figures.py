@@ -121,6 +121,17 @@ def target_met(target: Target, comparison: Comparison) -> bool:
             return comparison.ottla.median >= target.limit
 
 
+def value_target_met(target: Target, ottla: Spread) -> bool | None:
+    """Whether a measure of ottla's alone meets its target; None for a target that is a ratio."""
+    match target.bound:
+        case Bound.VALUE_AT_MOST:
+            return ottla.median <= target.limit
+        case Bound.VALUE_AT_LEAST:
+            return ottla.median >= target.limit
+        case Bound.RATIO_AT_LEAST | Bound.RATIO_AT_MOST:
+            return None
+
+
 def percentile(samples: Sequence[float], fraction: float) -> float:
     """The smallest sample that at least `fraction` of all samples do not exceed (nearest rank)."""
     if not samples:

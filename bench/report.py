@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import BenchError
-from bench.figures import Bound, Comparison, Measure, Spread, Target, compare, spread, target_met
+from bench.figures import (
+    Bound,
+    Comparison,
+    Measure,
+    Spread,
+    Target,
+    compare,
+    spread,
+    target_met,
+    value_target_met,
+)
 from bench.runner import ScenarioResult
 from bench.scenarios import Scenario
 from bench.scenarios.unified_logging import SEED_TABLE
@@ -201,7 +211,11 @@ def _row(scenario: Scenario, measure: Measure, result: ScenarioResult) -> tuple[
         ottla = result.samples[System.OTTLA.value].get(measure.name)
         sides = ["–" if side is None else format_spread(spread(side)) for side in (kafka, ottla)]
         row = (*begin, *(sides if kafka or ottla else ("not taken", "–")), "–", "–")
-        return row if measure.target is None else (*row, format_target(measure.target, measure.unit), "–")
+        if measure.target is None:
+            return row
+        alone = None if ottla is None else value_target_met(measure.target, spread(ottla))
+        verdict = "–" if alone is None else _verdict(alone)
+        return (*row, format_target(measure.target, measure.unit), verdict)
     row = (
         *begin,
         format_spread(comparison.kafka),
@@ -211,11 +225,12 @@ def _row(scenario: Scenario, measure: Measure, result: ScenarioResult) -> tuple[
     )
     if measure.target is None:
         return row
-    return (*row, format_target(measure.target, measure.unit), _verdict(measure.target, comparison))
+    verdict = _verdict(target_met(measure.target, comparison))
+    return (*row, format_target(measure.target, measure.unit), verdict)
 
 
-def _verdict(target: Target, comparison: Comparison) -> str:
-    return "yes" if target_met(target, comparison) else "**no**"
+def _verdict(met: bool) -> str:
+    return "yes" if met else "**no**"
 
 
 def format_target(target: Target, unit: str) -> str:

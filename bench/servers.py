@@ -137,10 +137,12 @@ def prepare(
     workspace: Path,
     *,
     settings: Mapping[str, str] | None = None,
+    more_listeners: Sequence[str] = (),
     ottla_python_flags: Sequence[str] = (),
 ) -> Prepared:
     """Make an empty directory inside `workspace` ready for a broker; `settings` go over BROKER_SETTINGS.
 
+    `more_listeners` (`NAME://host:port`) stand beside the plaintext one, whose port the broker is known by.
     `ottla_python_flags` go between the interpreter and `-m ottla`, to run it under a profiler.
     """
     merged = {**BROKER_SETTINGS, **(settings or {})}
@@ -148,10 +150,10 @@ def prepare(
     match system:
         case System.KAFKA:
             before = time.perf_counter()
-            port, command = _prepare_kafka(workspace, merged)
+            port, command = _prepare_kafka(workspace, merged, more_listeners)
             return Prepared(system, port, command, log_path, time.perf_counter() - before)
         case System.OTTLA:
-            port, command = _prepare_ottla(workspace, merged, ottla_python_flags)
+            port, command = _prepare_ottla(workspace, merged, more_listeners, ottla_python_flags)
             return Prepared(system, port, command, log_path, None)
         case System.NULL:
             port = free_port()
@@ -200,17 +202,33 @@ def run(
 
 
 @contextmanager
-def serve(system: System, workspace: Path, *, ottla_python_flags: Sequence[str] = ()) -> Iterator[Server]:
+def serve(
+    system: System,
+    workspace: Path,
+    *,
+    settings: Mapping[str, str] | None = None,
+    ottla_python_flags: Sequence[str] = (),
+) -> Iterator[Server]:
     """A broker for the length of the block, on an empty directory inside `workspace`; see `run`."""
-    with run(prepare(system, workspace, ottla_python_flags=ottla_python_flags)) as server:
+    prepared = prepare(system, workspace, settings=settings, ottla_python_flags=ottla_python_flags)
+    with run(prepared) as server:
         yield server
 
 
-def _prepare_kafka(workspace: Path, settings: Mapping[str, str]) -> tuple[int, Sequence[str]]:
+def _prepare_kafka(
+    workspace: Path, settings: Mapping[str, str], more_listeners: Sequence[str]
+) -> tuple[int, Sequence[str]]:
     """Write server.properties and format the directory as the tests do, without the tests' settings."""
+    port, controller = free_port(), f"{HOST}:{free_port()}"
+    listeners = (f"PLAINTEXT://{HOST}:{port}", *more_listeners, f"CONTROLLER://{controller}")
+    given = {
+        **settings,
+        "listeners": ",".join(listeners),
+        "controller.quorum.bootstrap.servers": controller,
+    }
     try:
         kafka = ApacheKafka.prepare(
-            workspace / "data", settings=settings, heap=KAFKA_HEAP, conformance_settings=False
+            workspace / "data", port, given, heap=KAFKA_HEAP, conformance_settings=False
         )
     except ServerError as error:
         raise BenchError(f"Apache Kafka: {error}") from error
@@ -226,12 +244,15 @@ def compile_ottla() -> None:
 
 
 def _prepare_ottla(
-    workspace: Path, settings: Mapping[str, str], python_flags: Sequence[str]
+    workspace: Path,
+    settings: Mapping[str, str],
+    more_listeners: Sequence[str],
+    python_flags: Sequence[str],
 ) -> tuple[int, Sequence[str]]:
     compile_ottla()
     port = free_port()
     command = [sys.executable, *python_flags, "-m", "ottla", "broker", "--data", str(workspace / "data")]
-    command += ["--listen", f"{HOST}:{port}"]
+    command += ["--listen", ",".join((f"{HOST}:{port}", *more_listeners))]
     for name, value in settings.items():
         command += ["--set", f"{name}={value}"]
     return port, command

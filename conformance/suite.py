@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
+
+from conformance.access import Access, Way
 
 #: In a setting's value: the broker's own host:port.
 BOOTSTRAP_PLACEHOLDER = "{bootstrap}"
@@ -42,6 +45,7 @@ class Target:
     name: `ottla` or `apache-kafka`. bootstrap: `host:port` of its only broker. data: its data directory
     (tools that read segments). workspace: an empty directory for this suite's own files, removed afterwards.
     downloads: a directory that stays, for what is fetched once (sdists, node packages, Go modules, jars).
+    way, access: how its clients come to the broker; an open one has no other listeners, and no access.
     """
 
     name: str
@@ -49,6 +53,19 @@ class Target:
     data: Path
     workspace: Path
     downloads: Path
+    way: Way = Way.OPEN
+    access: Access | None = None
+
+    def environment(self) -> Mapping[str, str]:
+        """The variables of a program of ours, beside this process's own."""
+        if self.access is None or self.way is Way.PLAINTEXT:
+            return {}
+        return self.access.environment(self.way)
+
+    def librdkafka(self) -> Mapping[str, str]:
+        """The properties of a client of librdkafka."""
+        way_in = {} if self.access is None else self.access.librdkafka(self.way)
+        return {"bootstrap.servers": self.bootstrap, **way_in}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +76,7 @@ class Suite:
     to both sides alike; BOOTSTRAP_PLACEHOLDER in a value stands for the broker's address. needs: commands
     that must be on the PATH (`node`, `go`, `kcat`); without one of them the suite is left out and the
     scoreboard says so. run: gives a result for every test, in a fixed order;
-    raises SuiteError.
+    raises SuiteError. way: how its clients come to the broker.
     """
 
     name: str
@@ -67,5 +84,17 @@ class Suite:
     run: Callable[[Target], Sequence[TestResult]]
     settings: tuple[tuple[str, str], ...] = ()
     needs: tuple[str, ...] = ()
+    way: Way = Way.OPEN
     #: Tests that fail on ottla for a reason that was looked into: name of the test -> why, told in the table.
     explained: tuple[tuple[str, str], ...] = ()
+
+
+def in_every_way(suite: Suite) -> tuple[Suite, ...]:
+    """A suite to an open broker, and the same by SASL_SSL and by mutual TLS."""
+    secured = (
+        dataclasses.replace(
+            suite, name=f"{suite.name}-{name}", origin=f"{suite.origin}, by {way.value}", way=way
+        )
+        for name, way in (("sasl-ssl", Way.SASL_SSL), ("mtls", Way.MUTUAL))
+    )
+    return (suite, *secured)

@@ -62,7 +62,7 @@ class Program {
     Properties withClientId(String clientId) {
         Properties copy = new Properties();
         copy.putAll(properties);
-        copy.setProperty("client.id", clientId);
+        copy.setProperty("client.id", properties.getProperty("client.id", "") + clientId);
         return copy;
     }
 

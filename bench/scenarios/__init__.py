@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bench.scenarios import (
+    authorized,
     beside,
     catch_up,
     commands,
@@ -16,7 +17,9 @@ from bench.scenarios import (
     listing,
     pipeline,
     producing,
+    quotas,
     replicated,
+    secured,
     services,
     sizes,
     unified_logging,
@@ -37,6 +40,9 @@ _FAMILIES = (
     connections,
     catch_up,
     beside,
+    secured,
+    authorized,
+    quotas,
     listing,
     services,
     commands,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import clients
+from bench import clients, secured
 from bench.figures import Bound, Measure, Target
 from bench.servers import Server, System, serve
 
@@ -42,8 +42,19 @@ class Turn:
     ottla_python_flags: Sequence[str] = ()
     other_cpu_shares: list[float] = field(default_factory=list)
 
-    def server(self) -> AbstractContextManager[Server]:
-        return serve(self.system, self.workspace, ottla_python_flags=self.ottla_python_flags)
+    def server(self, settings: Mapping[str, str] | None = None) -> AbstractContextManager[Server]:
+        """The turn's broker; the settings go over those that all have."""
+        return serve(
+            self.system, self.workspace, settings=settings, ottla_python_flags=self.ottla_python_flags
+        )
+
+    def secured_server(
+        self, security: secured.Security, name: str = "secured"
+    ) -> AbstractContextManager[secured.SecuredServer]:
+        """One of the turn's secured brokers, by the name of its directory."""
+        return secured.serve(
+            self.system, self.workspace / name, security, ottla_python_flags=self.ottla_python_flags
+        )
 
     def size(self, full: int) -> int:
         """`full`, or a fifth of it when only a quick look is wanted. Warm-ups are never shortened."""

@@ -34,7 +34,7 @@ final class NewSteps {
     }
 
     private static KafkaShareConsumer<String, String> sharer(Walk walk, String group, String... pairs) {
-        Map<String, Object> all = Walk.settings("bootstrap.servers", walk.bootstrap, "group.id", group);
+        Map<String, Object> all = walk.connecting("group.id", group);
         all.putAll(Walk.settings(pairs));
         return new KafkaShareConsumer<>(all, new StringDeserializer(), new StringDeserializer());
     }

@@ -1,3 +1,7 @@
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -176,18 +180,60 @@ final class Walk {
         return found;
     }
 
-    Admin admin() {
-        return Admin.create(settings("bootstrap.servers", bootstrap));
+    /** What a client needs to get in, and more settings. The way in is told by variables of the environment. */
+    Map<String, Object> connecting(String... pairs) {
+        Map<String, Object> found = settings("bootstrap.servers", bootstrap);
+        Map<String, String> environment = System.getenv();
+        if (environment.containsKey("WALK_CA")) {
+            found.put("ssl.truststore.type", "PEM");
+            found.put("ssl.truststore.location", environment.get("WALK_CA"));
+            boolean login = environment.containsKey("WALK_USER");
+            found.put("security.protocol", login ? "SASL_SSL" : "SSL");
+            if (login) {
+                found.put("sasl.mechanism", "SCRAM-SHA-512");
+                found.put("sasl.jaas.config", "org.apache.kafka.common.security.scram.ScramLoginModule required "
+                    + "username=\"" + environment.get("WALK_USER") + "\" "
+                    + "password=\"" + environment.get("WALK_PASSWORD") + "\";");
+            } else {
+                found.put("ssl.keystore.type", "PEM");
+                found.put("ssl.keystore.certificate.chain", text(environment.get("WALK_CERTIFICATE")));
+                found.put("ssl.keystore.key", text(environment.get("WALK_KEY")));
+            }
+        }
+        found.putAll(settings(pairs));
+        return found;
+    }
+
+    private static String text(String path) {
+        try {
+            return Files.readString(Path.of(path));
+        } catch (IOException problem) {
+            throw new UncheckedIOException(problem);
+        }
+    }
+
+    /** The broker has an authorizer; the walk's own user may do everything. */
+    boolean secured() {
+        return System.getenv().containsKey("WALK_CA");
+    }
+
+    /** The walk has a user with a password. */
+    boolean loggedIn() {
+        return System.getenv().containsKey("WALK_USER");
+    }
+
+    Admin admin(String... pairs) {
+        return Admin.create(connecting(pairs));
     }
 
     KafkaProducer<String, String> producer(String... pairs) {
-        Map<String, Object> all = settings("bootstrap.servers", bootstrap, "max.block.ms", "20000");
+        Map<String, Object> all = connecting("max.block.ms", "20000");
         all.putAll(settings(pairs));
         return new KafkaProducer<>(all, new StringSerializer(), new StringSerializer());
     }
 
     KafkaConsumer<String, String> consumer(String... pairs) {
-        Map<String, Object> all = settings("bootstrap.servers", bootstrap, "auto.offset.reset", "earliest",
+        Map<String, Object> all = connecting("auto.offset.reset", "earliest",
             "enable.auto.commit", "false", "default.api.timeout.ms", "20000");
         all.putAll(settings(pairs));
         if (!"consumer".equals(all.get("group.protocol"))) {

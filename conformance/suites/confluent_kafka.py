@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from confluent_kafka import (
@@ -25,6 +25,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -32,10 +36,15 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    ResourcePatternType,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
 )
 
-from conformance.suite import Suite, Target, TestResult, Verdict
+from conformance.suite import Suite, Target, TestResult, Verdict, in_every_way
 
 TIMEOUT_S = 20.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -59,14 +68,15 @@ def expect(got: object, wanted: object) -> None:
 class Cluster:
     """One broker, and the clients of it that tests need."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
+    def __init__(self, access: Mapping[str, str]) -> None:
+        self.bootstrap = access["bootstrap.servers"]
+        self._access = access
         self.admin = AdminClient(self.settings())
 
     def settings(self, **more: object) -> dict[str, object]:
         """Client settings; underscores stand for dots."""
         dotted = {name.replace("_", "."): value for name, value in more.items()}
-        common = {"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 10_000, "logger": CLIENT_LOG}
+        common = {**self._access, "socket.timeout.ms": 10_000, "logger": CLIENT_LOG}
         return {**common, **dotted}
 
     def topic(self, partitions: int = 1, **configs: str) -> str:
@@ -426,6 +436,39 @@ def deletes_topics(cluster: Cluster) -> None:
     fails(KafkaError.UNKNOWN_TOPIC_OR_PART, lambda: cluster.wait(cluster.admin.delete_topics([topic])))
 
 
+def users(cluster: Cluster) -> None:
+    name = unique("user")
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 5000)
+    upsertion = UserScramCredentialUpsertion(name, info, b"secret")
+    cluster.wait(cluster.admin.alter_user_scram_credentials([upsertion]))
+    (described,) = cluster.wait(cluster.admin.describe_user_scram_credentials([name]))
+    (found,) = described.scram_credential_infos
+    expect((found.mechanism, found.iterations), (info.mechanism, info.iterations))
+    deletion = UserScramCredentialDeletion(name, ScramMechanism.SCRAM_SHA_256)
+    cluster.wait(cluster.admin.alter_user_scram_credentials([deletion]))
+    fails(
+        KafkaError.RESOURCE_NOT_FOUND,
+        lambda: cluster.wait(cluster.admin.describe_user_scram_credentials([name])),
+    )
+
+
+def acls(cluster: Cluster) -> None:
+    """Without an authorizer, that there is none is told."""
+    name, user = unique("acl"), f"User:{unique('user')}"
+    fields = (ResourceType.TOPIC, name, ResourcePatternType.PREFIXED, user, "*")
+    filters = AclBindingFilter(*fields, AclOperation.ANY, AclPermissionType.ANY)
+    allowed = AclBinding(*fields, AclOperation.READ, AclPermissionType.ALLOW)
+    if "security.protocol" not in cluster.settings():
+        fails(KafkaError.SECURITY_DISABLED, lambda: cluster.wait(cluster.admin.create_acls([allowed])))
+        return
+    denied = AclBinding(*fields, AclOperation.WRITE, AclPermissionType.DENY)
+    cluster.wait(cluster.admin.create_acls([allowed, denied]))
+    until("both ACLs", lambda: len(cluster.admin.describe_acls(filters).result(TIMEOUT_S)) == 2)
+    (deleted,) = cluster.wait(cluster.admin.delete_acls([filters]))
+    expect(len(deleted), 2)
+    until("their end", lambda: not cluster.admin.describe_acls(filters).result(TIMEOUT_S))
+
+
 TESTS: tuple[tuple[str, Callable[[Cluster], None]], ...] = (
     ("describes the cluster", describes_the_cluster),
     ("creates topics with partitions and configs", creates_topics),
@@ -447,11 +490,13 @@ TESTS: tuple[tuple[str, Callable[[Cluster], None]], ...] = (
     ("adds partitions, and is refused fewer", adds_partitions),
     ("deletes records, and is refused beyond the end", deletes_records),
     ("deletes topics", deletes_topics),
+    ("manages users of SCRAM", users),
+    ("manages ACLs, where there is an authorizer", acls),
 )
 
 
 def _run(target: Target) -> Sequence[TestResult]:
-    cluster = Cluster(target.bootstrap)
+    cluster = Cluster(target.librdkafka())
     return [_result(name, test, cluster) for name, test in TESTS]
 
 
@@ -464,12 +509,12 @@ def _result(name: str, test: Callable[[Cluster], None], cluster: Cluster) -> Tes
     return TestResult(name, Verdict.PASSED)
 
 
-SUITES = (
+SUITES = in_every_way(
     Suite(
         name="confluent-kafka",
         origin="ours, with confluent-kafka 2.16.1",
         run=_run,
         # The tests create their topics; one that springs up by itself would hide the error for a missing one.
         settings=(("auto.create.topics.enable", "false"),),
-    ),
+    )
 )

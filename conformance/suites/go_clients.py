@@ -14,7 +14,7 @@ from pathlib import Path
 
 from conformance.downloads import command
 from conformance.programs import walk
-from conformance.suite import Suite, Target, TestResult
+from conformance.suite import Suite, Target, TestResult, in_every_way
 
 MODULE = Path(__file__).resolve().parent.parent / "clients" / "go"
 # The programs create their topics; one that springs up by itself would hide the error for a missing one.
@@ -26,20 +26,27 @@ def walk_go(package: str, target: Target, *arguments: str) -> Sequence[TestResul
     program = target.downloads / "go" / package
     environment = {**os.environ, "GOFLAGS": "-mod=readonly -buildvcs=false"}
     command(["go", "build", "-C", str(MODULE), "-o", str(program), f"./{package}"], environment=environment)
-    return walk([str(program), target.bootstrap, *arguments], directory=target.workspace)
+    return walk(
+        [str(program), target.bootstrap, *arguments],
+        directory=target.workspace,
+        environment={**os.environ, **target.environment()},
+    )
 
 
 SUITES = tuple(
-    Suite(
-        name=name,
-        origin=f"ours, with {client}",
-        run=functools.partial(walk_go, package),
-        settings=SETTINGS,
-        needs=("go",),
-    )
+    suite
     for name, client, package in (
         ("go-sarama", "github.com/IBM/sarama v1.61.1", "sarama"),
         ("go-segmentio-kafka", "github.com/segmentio/kafka-go v0.4.51", "segmentio"),
         ("go-franz", "github.com/twmb/franz-go v1.22.2", "franz"),
+    )
+    for suite in in_every_way(
+        Suite(
+            name=name,
+            origin=f"ours, with {client}",
+            run=functools.partial(walk_go, package),
+            settings=SETTINGS,
+            needs=("go",),
+        )
     )
 )

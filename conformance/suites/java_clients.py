@@ -1,7 +1,7 @@
 """Apache Kafka's Java client, of 4.4, 4.3 and 3.9: one program that walks through what it can do.
 
-Left out: access control, quotas of clients, credentials of users and delegation tokens, which ottla refuses
-today; they come with the issue that brings security.
+It comes in plaintext, by SASL_SSL and by mutual TLS. ACLs are there by the latter two; what other users are
+refused, and delegation tokens, by SASL_SSL alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import partial
 
 from conformance.java import CLIENTS_39_LOCK, class_path, compiled
 from conformance.programs import walk
-from conformance.suite import Suite, Target, TestResult
+from conformance.suite import Suite, Target, TestResult, in_every_way
 from support.java.java_tools import (
     JAR_LOCK,
     KAFKA_VERSION,
@@ -23,7 +23,14 @@ from support.java.java_tools import (
 )
 
 PROGRAM = "ClientWalk"
-SOURCES = ("ClientWalk.java", "Walk.java", "ProducerSteps.java", "ConsumerSteps.java", "AdminSteps.java")
+SOURCES = (
+    "ClientWalk.java",
+    "Walk.java",
+    "ProducerSteps.java",
+    "ConsumerSteps.java",
+    "AdminSteps.java",
+    "SecuritySteps.java",
+)
 #: Steps that only a client of 4.3 and later can take.
 NEW_STEPS = "NewSteps"
 TIMEOUT_S = 400.0
@@ -39,16 +46,18 @@ def run_client(target: Target, *, version: str) -> Sequence[TestResult]:
     programs = compiled(sources, jars, target.workspace / "classes")
     more = (NEW_STEPS,) if new else ()
     command = java_command(PROGRAM, target.bootstrap, *more, flags=TOOL_FLAGS, class_path=programs)
-    return walk(command, directory=target.workspace, environment=dict(os.environ), timeout_s=TIMEOUT_S)
+    environment = {**os.environ, **target.environment()}
+    return walk(command, directory=target.workspace, environment=environment, timeout_s=TIMEOUT_S)
 
 
-SUITES = (
-    *(
+SUITES = tuple(
+    suite
+    for version in LOCKS
+    for suite in in_every_way(
         Suite(
             f"java-client-{version.rpartition('.')[0]}",
             f"org.apache.kafka:kafka-clients {version}",
             partial(run_client, version=version),
         )
-        for version in LOCKS
-    ),
+    )
 )

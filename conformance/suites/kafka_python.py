@@ -2,7 +2,8 @@
 
 The source package leaves out two files that its own tests import: `test/__init__.py` (the standard library
 has a package of that name too) and `test/service.py`, which starts servers. Ours stand in: the server runs
-already. KAFKA_ROOT, where the tests would find Kafka's own programs, has to be a directory and is not used.
+already, and is secured: tests of TLS and of logins come to its other listeners. KAFKA_ROOT, where the tests
+would find Kafka's own programs, has to be a directory and is not used.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import shutil
 from collections.abc import Sequence
 
 from conformance import downloads
+from conformance.access import Listener, Way
 from conformance.pytest_runs import PytestRun, run_pytest
 from conformance.suite import Suite, Target, TestResult
 
@@ -38,9 +40,7 @@ class SpawnedService:
         raise RuntimeError("these tests run on a broker that is there already")
 '''
 
-SKIPS = {
-    "ssl_kafka": "starts a Kafka of its own with TLS, from files that the source package leaves out",
-}
+OVERRIDE = "\nfrom conformance_kafka_python import *  # noqa: E402, F403\n"
 
 
 def run(target: Target) -> Sequence[TestResult]:
@@ -50,16 +50,24 @@ def run(target: Target) -> Sequence[TestResult]:
     shutil.copy(source / "pyproject.toml", target.workspace)
     (target.workspace / "test" / "__init__.py").touch()
     (target.workspace / "test" / "service.py").write_text(SERVICE, encoding="utf-8")
+    conftest = target.workspace / "test" / "integration" / "conftest.py"
+    conftest.write_text(conftest.read_text(encoding="utf-8") + OVERRIDE, encoding="utf-8")
+    access = target.access
+    assert access is not None
+    authority = target.workspace / "ca-cert"  # by the name that the tests look for
+    shutil.copy(access.ca, authority)
     return run_pytest(
         PytestRun(
             python,
             target.workspace,
             ("test/integration",),
-            skips=SKIPS,
             # DEBUG logs of every failed test, which nobody reads, are most of the time it takes
             options=("--log-level=WARNING",),
             environment={
-                "KAFKA_URI": f"kafka://{target.bootstrap}",
+                "CONFORMANCE_BROKER": target.bootstrap,
+                "CONFORMANCE_SSL": access.addresses[Listener.SSL],
+                "CONFORMANCE_SASL_PLAINTEXT": access.addresses[Listener.SASL_PLAINTEXT],
+                "CONFORMANCE_CA": str(authority),
                 "KAFKA_VERSION": KAFKA_VERSION,
                 "KAFKA_ROOT": str(target.workspace),
             },
@@ -74,20 +82,12 @@ SETTINGS = (
     ("advertised.listeners", "PLAINTEXT://{bootstrap}"),
 )
 
-EXPLAINED = (
-    (
-        "test/integration/test_admin_integration.py::test_create_describe_delete_acls",
-        "neither broker has an authorizer: Apache Kafka answers SECURITY_DISABLED, ottla has no ACLs yet and "
-        "does not offer their requests",
-    ),
-)
-
 SUITES = (
     Suite(
         "kafka-python",
         f"integration tests of kafka-python {VERSION}",
         run,
         settings=SETTINGS,
-        explained=EXPLAINED,
+        way=Way.PLAINTEXT,
     ),
 )

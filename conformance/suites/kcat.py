@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import subprocess
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from conformance.suite import Suite, Target, TestResult, Verdict
+from conformance.suite import Suite, Target, TestResult, Verdict, in_every_way
 
 TIMEOUT_S = 30
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -24,15 +24,16 @@ class Failed(Exception):
 class Kcat:
     """kcat against one broker, with a fresh topic name for every test."""
 
-    def __init__(self, bootstrap: str, workspace: Path) -> None:
-        self.bootstrap = bootstrap
+    def __init__(self, access: Mapping[str, str], workspace: Path) -> None:
+        self.bootstrap = access["bootstrap.servers"]
+        self._options = [word for name, value in access.items() for word in ("-X", f"{name}={value}")]
         self.workspace = workspace
         self.topic = f"kcat-{uuid.uuid4().hex[:12]}"
 
     def __call__(self, *words: str, text: str = "", code: int = 0) -> str:
         """Run it to its end; its standard output. Raises Failed for another exit code than `code`."""
         done = subprocess.run(
-            ["kcat", "-b", self.bootstrap, "-q", *words],
+            ["kcat", *self._options, "-q", *words],
             input=text,
             capture_output=True,
             text=True,
@@ -208,7 +209,7 @@ TESTS: tuple[tuple[str, Callable[[Kcat], None]], ...] = (
 
 
 def _run(target: Target) -> Sequence[TestResult]:
-    return [_result(name, test, Kcat(target.bootstrap, target.workspace)) for name, test in TESTS]
+    return [_result(name, test, Kcat(target.librdkafka(), target.workspace)) for name, test in TESTS]
 
 
 def _result(name: str, test: Callable[[Kcat], None], kcat: Kcat) -> TestResult:
@@ -221,4 +222,4 @@ def _result(name: str, test: Callable[[Kcat], None], kcat: Kcat) -> TestResult:
     return TestResult(name, Verdict.PASSED)
 
 
-SUITES = (Suite(name="kcat", origin="ours, with kcat", run=_run, needs=("kcat",)),)
+SUITES = in_every_way(Suite(name="kcat", origin="ours, with kcat", run=_run, needs=("kcat",)))

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.downloads import command
 from conformance.programs import walk
-from conformance.suite import Suite, Target, TestResult
+from conformance.suite import Suite, Target, TestResult, in_every_way
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "clients" / "node"
 PACKAGES = ("package.json", "package-lock.json")
@@ -29,7 +30,11 @@ def walk_node(program: str, target: Target, *arguments: str) -> Sequence[TestRes
     place = _installed(target.downloads)
     for source in PROGRAMS.glob("*.mjs"):
         shutil.copy(source, place)
-    return walk([_node(place), program, target.bootstrap, *arguments], directory=place)
+    return walk(
+        [_node(place), program, target.bootstrap, *arguments],
+        directory=place,
+        environment={**os.environ, **target.environment()},
+    )
 
 
 def _installed(downloads: Path) -> Path:
@@ -51,15 +56,18 @@ def _node(place: Path) -> str:
 
 
 SUITES = tuple(
-    Suite(
-        name=name,
-        origin=f"ours, with {client} on Node",
-        run=functools.partial(walk_node, program),
-        settings=SETTINGS,
-        needs=("node", "npm"),
-    )
+    suite
     for name, client, program in (
         ("node-platformatic-kafka", "@platformatic/kafka 2.12.1", "platformatic_kafka.mjs"),
         ("node-kafkajs", "kafkajs 2.2.4", "kafkajs.mjs"),
+    )
+    for suite in in_every_way(
+        Suite(
+            name=name,
+            origin=f"ours, with {client} on Node",
+            run=functools.partial(walk_node, program),
+            settings=SETTINGS,
+            needs=("node", "npm"),
+        )
     )
 )

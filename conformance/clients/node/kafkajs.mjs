@@ -5,9 +5,12 @@ import zlib from 'node:zlib'
 import { lz4Compress, lz4Decompress, snappyCompress, snappyDecompress } from '@platformatic/wasm-utils'
 import kafkajs from 'kafkajs'
 
-import { cutConnections, unique, until, walk } from './steps.mjs'
+import { access, cutConnections, guest, unique, until, walk, whenLoggedIn, whenSecured } from './steps.mjs'
 
-const { CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, Partitioners, logLevel } = kafkajs
+const {
+  AclOperationTypes, AclPermissionTypes, AclResourceTypes, CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, Partitioners,
+  ResourcePatternTypes, logLevel
+} = kafkajs
 
 // kafkajs brings gzip only; its users add the other codecs just like this.
 const added = {
@@ -22,12 +25,15 @@ for (const [name, [compress, decompress]] of Object.entries(added)) {
   })
 }
 
-const kafka = new Kafka({
+const kafkaAs = login => new Kafka({
   clientId: 'walk',
   brokers: [process.argv[2]],
+  ...(access && { ssl: access.tls }),
+  ...(login && { sasl: { mechanism: 'scram-sha-512', ...login } }),
   logLevel: logLevel.NOTHING,
   retry: { retries: 8, initialRetryTime: 100 }
 })
+const kafka = kafkaAs(access?.login)
 const admin = kafka.admin()
 
 async function newTopic (numPartitions = 1, configs = {}) {
@@ -429,7 +435,47 @@ const steps = {
     assert.deepEqual(text(await consume(topic, 2)), ['before', 'after'])
     assert.ok((await admin.listTopics()).includes(topic))
   },
-  'manages ACLs': 'both brokers run without an authorizer'
+  'manages ACLs': whenSecured(async () => {
+    const resourceName = unique('acl')
+    const principal = `User:${unique('user')}`
+    const acl = {
+      resourceType: AclResourceTypes.TOPIC,
+      resourceName,
+      resourcePatternType: ResourcePatternTypes.PREFIXED,
+      principal,
+      host: '*',
+      operation: AclOperationTypes.READ,
+      permissionType: AclPermissionTypes.ALLOW
+    }
+    await admin.createAcls({ acl: [acl] })
+    const { resources: [found] } = await admin.describeAcls(acl)
+    assert.equal(found.resourceName, resourceName)
+    assert.deepEqual(found.acls.map(each => each.principal), [principal])
+    const { filterResponses: [deleted] } = await admin.deleteAcls({ filters: [acl] })
+    assert.equal(deleted.matchingAcls.length, 1)
+    assert.deepEqual((await admin.describeAcls(acl)).resources, [])
+  }),
+  'is refused what an ACL denies, until it is gone': whenLoggedIn(async () => {
+    const topic = await newTopic()
+    const denial = {
+      resourceType: AclResourceTypes.TOPIC,
+      resourceName: topic,
+      resourcePatternType: ResourcePatternTypes.LITERAL,
+      principal: `User:${guest.username}`,
+      host: '*',
+      operation: AclOperationTypes.WRITE,
+      permissionType: AclPermissionTypes.DENY
+    }
+    await admin.createAcls({ acl: [denial] })
+    const producer = kafkaAs(guest).producer({ createPartitioner: Partitioners.DefaultPartitioner, retry: { retries: 0 } })
+    await producer.connect()
+    const sent = () => producer.send({ topic, messages: [{ value: 'v' }] }).then(() => '', error => wrapped(error).at(-1).type)
+    await until(async () => await sent() === 'TOPIC_AUTHORIZATION_FAILED', 'the denial')
+    await admin.deleteAcls({ filters: [denial] })
+    // Where there is no ACL of a resource, everybody is let in.
+    await until(async () => await sent() === '', 'the permission')
+    await producer.disconnect()
+  })
 }
 
 await walk(steps)

@@ -2,13 +2,21 @@
 import assert from 'node:assert/strict'
 
 import {
-  Admin, ConfigResourceTypes, Consumer, FetchIsolationLevels, findErrorBy, FindCoordinatorKeyTypes,
-  IncrementalAlterConfigOperationTypes, ListOffsetTimestamps, Producer, stringDeserializers, stringSerializers
+  AclOperations, AclPermissionTypes, Admin, ClientQuotaMatchTypes, ConfigResourceTypes, Consumer, FetchIsolationLevels, findErrorBy, FindCoordinatorKeyTypes,
+  IncrementalAlterConfigOperationTypes, ListOffsetTimestamps, Producer,
+  ResourcePatternTypes, ResourceTypes, stringDeserializers, stringSerializers
 } from '@platformatic/kafka'
 
-import { cutConnections, unique, until, walk, within } from './steps.mjs'
+import { access, cutConnections, guest, unique, until, walk, whenLoggedIn, whenSecured, within } from './steps.mjs'
 
-const common = { clientId: 'walk', bootstrapBrokers: [process.argv[2]], retries: 8, retryDelay: 100 }
+const common = {
+  clientId: 'walk',
+  bootstrapBrokers: [process.argv[2]],
+  retries: 8,
+  retryDelay: 100,
+  ...(access && { tls: access.tls }),
+  ...(access?.login && { sasl: { mechanism: 'SCRAM-SHA-512', ...access.login } })
+}
 const admin = new Admin(common)
 
 async function newTopic (partitions = 1, configs = {}) {
@@ -480,8 +488,61 @@ const steps = {
     assert.deepEqual(values(await consume(topic, 2)), ['before', 'after'])
     assert.ok((await admin.listTopics()).includes(topic))
   },
-  'manages ACLs': 'both brokers run without an authorizer',
-  'manages client quotas': 'ottla has no quotas yet'
+  'manages ACLs': whenSecured(async () => {
+    const resourceName = unique('acl')
+    const principal = `User:${unique('user')}`
+    const acl = {
+      resourceType: ResourceTypes.TOPIC,
+      resourceName,
+      resourcePatternType: ResourcePatternTypes.PREFIXED,
+      principal,
+      host: '*',
+      operation: AclOperations.READ,
+      permissionType: AclPermissionTypes.ALLOW
+    }
+    await admin.createAcls({ creations: [acl] })
+    const [found] = await admin.describeAcls({ filter: acl })
+    assert.equal(found.resourceName, resourceName)
+    assert.deepEqual(found.acls.map(each => each.principal), [principal])
+    assert.equal((await admin.deleteAcls({ filters: [acl] })).length, 1)
+    assert.deepEqual(await admin.describeAcls({ filter: acl }), [])
+  }),
+  'is refused what an ACL denies, until it is gone': whenLoggedIn(async () => {
+    const topic = await newTopic()
+    const denial = {
+      resourceType: ResourceTypes.TOPIC,
+      resourceName: topic,
+      resourcePatternType: ResourcePatternTypes.LITERAL,
+      principal: `User:${guest.username}`,
+      host: '*',
+      operation: AclOperations.WRITE,
+      permissionType: AclPermissionTypes.DENY
+    }
+    await admin.createAcls({ creations: [denial] })
+    const sasl = { mechanism: 'SCRAM-SHA-512', ...guest }
+    await withProducer({ sasl, retries: 0 }, async producer => {
+      const sent = () => producer.send({ acks: -1, messages: [{ topic, value: 'v' }] }).then(() => '', error =>
+        findErrorBy(error, 'apiId', 'TOPIC_AUTHORIZATION_FAILED') ? 'denied' : error.message)
+      await until(async () => await sent() === 'denied', 'the denial')
+      await admin.deleteAcls({ filters: [denial] })
+      // Where there is no ACL of a resource, everybody is let in.
+      await until(async () => await sent() === '', 'the permission')
+    })
+  }),
+  'manages client quotas': async () => {
+    const entityName = unique('client')
+    const alter = op => admin.alterClientQuotas({
+      entries: [{ entities: [{ entityType: 'client-id', entityName }], ops: [{ key: 'producer_byte_rate', ...op }] }]
+    })
+    const described = () => admin.describeClientQuotas({
+      components: [{ entityType: 'client-id', matchType: ClientQuotaMatchTypes.EXACT, match: entityName }], strict: true
+    })
+    await alter({ value: 1e6, remove: false })
+    const found = await until(async () => (await described())[0], 'the quota')
+    assert.deepEqual(found.values, [{ key: 'producer_byte_rate', value: 1e6 }])
+    await alter({ remove: true })
+    await until(async () => (await described()).length === 0, 'its end')
+  }
 }
 
 await walk(steps)

@@ -4,6 +4,9 @@
 // {"name", "skipped"} with the reason.
 import { randomBytes } from 'node:crypto'
 import { subscribe } from 'node:diagnostics_channel'
+import { readFileSync } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
+import tls from 'node:tls'
 
 const STEP_TIMEOUT_MS = 30_000
 const LONGEST_REASON = 400
@@ -43,10 +46,43 @@ export async function until (condition, what, milliseconds = 20_000) {
 }
 
 const sockets = new Set()
-subscribe('net.client.socket', ({ socket }) => {
+
+function remember (socket) {
   sockets.add(socket)
   socket.on('close', () => sockets.delete(socket))
-})
+  return socket
+}
+
+subscribe('net.client.socket', ({ socket }) => remember(socket))
+// Sockets of TLS are not told of there.
+const { connect } = tls
+tls.connect = (...options) => remember(connect(...options))
+syncBuiltinESMExports()
+
+/** The way in, as variables of the environment tell it: undefined in plaintext, else with a login or a certificate. */
+export const access = process.env.WALK_CA && {
+  tls: {
+    ca: [readFileSync(process.env.WALK_CA, 'utf8')],
+    ...(process.env.WALK_KEY && {
+      cert: readFileSync(process.env.WALK_CERTIFICATE, 'utf8'),
+      key: readFileSync(process.env.WALK_KEY, 'utf8')
+    })
+  },
+  login: process.env.WALK_USER && { username: process.env.WALK_USER, password: process.env.WALK_PASSWORD }
+}
+
+/** A user of whom ACLs are asked; the walk's own is asked for nothing. */
+export const guest = { username: 'guest', password: 'guest' }
+
+/** A step for a broker with an authorizer; it is left out in plaintext. */
+export function whenSecured (step) {
+  return access ? step : 'the broker has no authorizer; the suites by SASL_SSL and mTLS have'
+}
+
+/** A step for a walk that has logged in; it is left out otherwise. */
+export function whenLoggedIn (step) {
+  return access?.login ? step : 'it takes a login; the suite by SASL_SSL has one'
+}
 
 /** Breaks every connection that a client has open here, as a network would. */
 export function cutConnections () {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from bench.figures import Bound, Spread, Target, compare, percentile, spread, target_met
+from bench.figures import Bound, Spread, Target, compare, percentile, spread, target_met, value_target_met
 
 
 def test_a_spread_is_the_median_and_both_ends():
@@ -77,3 +77,18 @@ def test_percentiles_are_samples_by_nearest_rank():
             percentile(samples, bad)
     with pytest.raises(ValueError):
         percentile([], 0.5)
+
+
+@pytest.mark.parametrize(
+    ("bound", "median", "met"),
+    [
+        (Bound.VALUE_AT_MOST, 64.0, True),
+        (Bound.VALUE_AT_MOST, 64.1, False),
+        (Bound.VALUE_AT_LEAST, 64.0, True),
+        (Bound.VALUE_AT_LEAST, 63.9, False),
+        (Bound.RATIO_AT_MOST, 1.0, None),
+        (Bound.RATIO_AT_LEAST, 100.0, None),
+    ],
+)
+def test_a_measure_of_ottlas_alone_meets_a_value_and_never_a_ratio(bound, median, met):
+    assert value_target_met(Target(bound, 64.0), spread([0.0, median, 1000.0])) is met

@@ -278,6 +278,17 @@ def test_a_scenarios_measures_have_names_of_their_own(scenario):
     assert len(set(names)) == len(names) and len(set(titles)) == len(titles)
 
 
+@pytest.mark.parametrize(("held", "verdict"), [(60.0, "yes"), (65.0, "**no**")])
+def test_a_target_of_ottlas_alone_is_judged_without_kafka(held, verdict):
+    target = Target(Bound.VALUE_AT_MOST, 64.0)
+    measure = Measure("held", "held", "KiB", target, ottla_only=True)
+    scenario = Scenario("memory", "Holding beads.", (measure,), unused)
+    samples = {"kafka": {}, "ottla": {"held": [1.0, held, 99.0]}}
+    result = ScenarioResult("memory", "2026-10-01T10:00:00+00:00", 3, False, "0123abc", 0.0, samples)
+    told = render(Results(MACHINE, {"memory": result}), {"memory": scenario})
+    assert f"| – | {format_value(held)} (1.00–99.0) | – | – | ≤ 64 KiB | {verdict} |" in told
+
+
 def test_the_report_and_its_figure_are_written_together(tmp_path, monkeypatch, capsys):
     # given a scenario that counts in turns
     def run(turn: Turn) -> dict[str, float]:

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"ottla/conformance/clients/steps"
 )
@@ -23,12 +26,29 @@ var (
 	admin   *kadm.Client
 )
 
-func open(options ...kgo.Opt) *kgo.Client {
+// with is what a client needs, with the walk's own login if there is one.
+func with(options ...kgo.Opt) []kgo.Opt {
+	if _, login := steps.Access(); login != nil {
+		options = append(options, as(scram.Auth{User: login.User, Pass: login.Password}))
+	}
+	return withoutLogin(options...)
+}
+
+func as(login scram.Auth) kgo.Opt { return kgo.SASL(login.AsSha512Mechanism()) }
+
+func withoutLogin(options ...kgo.Opt) []kgo.Opt {
 	common := []kgo.Opt{
 		kgo.SeedBrokers(address), kgo.ClientID("walk"), kgo.Dialer(dialer.DialContext), kgo.FetchMaxWait(200 * time.Millisecond),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(50 * time.Millisecond), kgo.UnknownTopicRetries(1),
 	}
-	return steps.Get(kgo.NewClient(append(common, options...)...))
+	if tls, _ := steps.Access(); tls != nil {
+		common = append(common, kgo.Dialer(dialer.DialTLS(tls)))
+	}
+	return append(common, options...)
+}
+
+func open(options ...kgo.Opt) *kgo.Client {
+	return steps.Get(kgo.NewClient(with(options...)...))
 }
 
 func newTopic(ctx context.Context, partitions int32, entries map[string]string) string {
@@ -333,9 +353,9 @@ func main() {
 		{Name: "consumes, transforms and produces in transactions with offsets", Run: func(ctx context.Context) {
 			from, to, group := newTopic(ctx, 1, nil), newTopic(ctx, 1, nil), steps.Unique("group")
 			steps.Must(produce(ctx, from, nil, texts("a", "b")...))
-			session := steps.Get(kgo.NewGroupTransactSession(
-				kgo.SeedBrokers(address), kgo.TransactionalID(steps.Unique("tx")), kgo.ConsumerGroup(group), kgo.ConsumeTopics(from),
-				kgo.ConsumeResetOffset(start), committedOnly, kgo.FetchMaxWait(200*time.Millisecond)))
+			session := steps.Get(kgo.NewGroupTransactSession(with(
+				kgo.TransactionalID(steps.Unique("tx")), kgo.ConsumerGroup(group), kgo.ConsumeTopics(from),
+				kgo.ConsumeResetOffset(start), committedOnly)...))
 			defer session.Close()
 			steps.Must(session.Begin())
 			fetches := session.PollFetches(ctx)
@@ -510,6 +530,96 @@ func main() {
 			_, err := admin.DeleteTopic(ctx, topic)
 			fails(err, kerr.UnknownTopicOrPartition)
 		}},
+		steps.WhenSecured("manages ACLs", func(ctx context.Context) {
+			topic, user := steps.Unique("acl"), "User:"+steps.Unique("user")
+			acls := kadm.NewACLs().Topics(topic).ResourcePatternType(kadm.ACLPatternPrefixed).
+				Operations(kadm.OpRead, kadm.OpWrite).Allow(user).AllowHosts()
+			for _, created := range steps.Get(admin.CreateACLs(ctx, acls)) {
+				steps.Must(created.Err)
+			}
+			found := steps.Get(admin.DescribeACLs(ctx, acls))
+			steps.Equal("filters", len(found), 2)
+			for _, each := range found {
+				steps.Must(each.Err)
+				steps.Equal("ACLs", len(each.Described), 1)
+				steps.Equal("the principal", each.Described[0].Principal, user)
+			}
+			for _, deleted := range steps.Get(admin.DeleteACLs(ctx, acls)) {
+				steps.Must(deleted.Err)
+				steps.Equal("deleted ACLs", len(deleted.Deleted), 1)
+			}
+			for _, each := range steps.Get(admin.DescribeACLs(ctx, acls)) {
+				steps.Equal("ACLs", len(each.Described), 0)
+			}
+		}),
+		steps.WhenLoggedIn("is refused what an ACL denies, until it is gone", func(ctx context.Context) {
+			topic := newTopic(ctx, 1, nil)
+			denial := kadm.NewACLs().Topics(topic).ResourcePatternType(kadm.ACLPatternLiteral).
+				Operations(kadm.OpWrite).Deny("User:" + steps.Guest.User).DenyHosts()
+			steps.Get(admin.CreateACLs(ctx, denial))
+			guest := steps.Get(kgo.NewClient(withoutLogin(
+				as(scram.Auth{User: steps.Guest.User, Pass: steps.Guest.Password}), kgo.DefaultProduceTopic(topic))...))
+			defer guest.Close()
+			steps.Until("the denial", func() bool {
+				return errors.Is(guest.ProduceSync(ctx, texts("denied")...).FirstErr(), kerr.TopicAuthorizationFailed)
+			})
+			steps.Get(admin.DeleteACLs(ctx, denial))
+			// Where there is no ACL of a resource, everybody is let in.
+			steps.Until("the permission", func() bool { return guest.ProduceSync(ctx, texts("allowed")...).FirstErr() == nil })
+		}),
+		steps.WhenLoggedIn("makes a delegation token, logs in by it and ends it", func(ctx context.Context) {
+			token := steps.Get(admin.CreateDelegationToken(ctx, kadm.CreateDelegationToken{MaxLifetime: time.Hour}))
+			found := steps.Get(admin.DescribeDelegationTokens(ctx))
+			steps.True("the token is described", slices.ContainsFunc(found, func(each kadm.DelegationToken) bool {
+				return each.TokenID == token.TokenID
+			}))
+			password := base64.StdEncoding.EncodeToString(token.HMAC)
+			holder := steps.Get(kgo.NewClient(withoutLogin(as(scram.Auth{User: token.TokenID, Pass: password, IsToken: true}))...))
+			defer holder.Close()
+			steps.Until("a login by the token", func() bool { return holder.Ping(ctx) == nil })
+			steps.Get(admin.RenewDelegationToken(ctx, token.HMAC, time.Minute))
+			steps.Get(admin.ExpireDelegationToken(ctx, token.HMAC, -time.Millisecond))
+			steps.Until("the end of the token", func() bool {
+				left := steps.Get(admin.DescribeDelegationTokens(ctx))
+				return !slices.ContainsFunc(left, func(each kadm.DelegationToken) bool { return each.TokenID == token.TokenID })
+			})
+		}),
+		{Name: "manages client quotas", Run: func(ctx context.Context) {
+			client := steps.Unique("client")
+			entity := kadm.ClientQuotaEntity{{Type: "client-id", Name: &client}}
+			alter := func(operation kadm.AlterClientQuotaOp) {
+				altered := steps.Get(admin.AlterClientQuotas(ctx, []kadm.AlterClientQuotaEntry{
+					{Entity: entity, Ops: []kadm.AlterClientQuotaOp{operation}},
+				}))
+				steps.Must(altered[0].Err)
+			}
+			described := func() kadm.DescribedClientQuotas {
+				return steps.Get(admin.DescribeClientQuotas(ctx, true, []kadm.DescribeClientQuotaComponent{
+					{Type: "client-id", MatchName: &client, MatchType: kmsg.QuotasMatchTypeExact},
+				}))
+			}
+			alter(kadm.AlterClientQuotaOp{Key: "producer_byte_rate", Value: 1e6})
+			steps.Until("the quota", func() bool {
+				found := described()
+				return len(found) == 1 && found[0].Values[0].Value == 1e6
+			})
+			alter(kadm.AlterClientQuotaOp{Key: "producer_byte_rate", Remove: true})
+			steps.Until("its end", func() bool { return len(described()) == 0 })
+		}},
+		{Name: "manages SCRAM users", Run: func(ctx context.Context) {
+			user := steps.Unique("user")
+			made := steps.Get(admin.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{
+				{User: user, Mechanism: kadm.ScramSha256, Iterations: 4096, Password: "secret"},
+			}))
+			steps.Must(made[user].Err)
+			steps.Until("the user", func() bool {
+				found := steps.Get(admin.DescribeUserSCRAMs(ctx, user))[user]
+				return found.Err == nil && slices.Equal(found.CredInfos, []kadm.CredInfo{{Mechanism: kadm.ScramSha256, Iterations: 4096}})
+			})
+			gone := steps.Get(admin.AlterUserSCRAMs(ctx, []kadm.DeleteSCRAM{{User: user, Mechanism: kadm.ScramSha256}}, nil))
+			steps.Must(gone[user].Err)
+			steps.Until("its end", func() bool { return steps.Get(admin.DescribeUserSCRAMs(ctx, user))[user].Err != nil })
+		}},
 		{Name: "goes on after its connections were cut", Run: func(ctx context.Context) {
 			topic := newTopic(ctx, 1, nil)
 			client := open(kgo.DefaultProduceTopic(topic))
@@ -520,8 +630,6 @@ func main() {
 			}
 			steps.Equal("values", values(consume(ctx, topic, start, 2)), []string{"before", "after"})
 		}},
-		{Name: "manages ACLs", LeftOut: "both brokers run without an authorizer"},
-		{Name: "manages client quotas and SCRAM users", LeftOut: "ottla has neither yet"},
 	}...)
 	steps.Walk(plan)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/xdg-go/scram"
 
 	"ottla/conformance/clients/steps"
 )
@@ -37,10 +38,29 @@ func config(changes ...func(*sarama.Config)) *sarama.Config {
 	found.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
 	found.Consumer.Group.Session.Timeout = 6 * time.Second
 	found.Consumer.Group.Rebalance.Timeout = 6 * time.Second
+	if tls, login := steps.Access(); tls != nil {
+		found.Net.TLS.Enable, found.Net.TLS.Config = true, tls
+		if login != nil {
+			found.Net.SASL.Enable, found.Net.SASL.User, found.Net.SASL.Password = true, login.User, login.Password
+			found.Net.SASL.Mechanism = sarama.SASLTypeSCRAMSHA512
+			found.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{} }
+		}
+	}
 	for _, change := range changes {
 		change(found)
 	}
 	return found
+}
+
+// scramClient is what sarama leaves to its users: SCRAM-SHA-512 by xdg-go/scram.
+type scramClient struct{ *scram.ClientConversation }
+
+func (c *scramClient) Begin(user, password, authorization string) error {
+	client, err := scram.SHA512.NewClient(user, password, authorization)
+	if err == nil {
+		c.ClientConversation = client.NewConversation()
+	}
+	return err
 }
 
 func newTopic(partitions int32, entries map[string]string) string {
@@ -64,6 +84,14 @@ func produce(topic string, changes []func(*sarama.Config), messages ...*sarama.P
 		message.Topic = topic
 	}
 	return producer.SendMessages(messages)
+}
+
+// aclsOf finds every ACL of one topic's pattern.
+func aclsOf(topic string, pattern sarama.AclResourcePatternType) sarama.AclFilter {
+	return sarama.AclFilter{
+		Version: 1, ResourceType: sarama.AclResourceTopic, ResourceName: &topic, ResourcePatternTypeFilter: pattern,
+		Operation: sarama.AclOperationAny, PermissionType: sarama.AclPermissionAny,
+	}
 }
 
 func texts(values ...string) []*sarama.ProducerMessage {
@@ -633,6 +661,80 @@ func main() {
 			steps.Until("no such topic", func() bool { _, exists := steps.Get(admin.ListTopics())[topic]; return !exists })
 			fails(admin.DeleteTopic(topic), sarama.ErrUnknownTopicOrPartition)
 		}},
+		steps.WhenSecured("manages ACLs", func(context.Context) {
+			topic, user := steps.Unique("acl"), "User:"+steps.Unique("user")
+			steps.Must(admin.CreateACLs([]*sarama.ResourceAcls{{
+				Resource: sarama.Resource{
+					ResourceType: sarama.AclResourceTopic, ResourceName: topic, ResourcePatternType: sarama.AclPatternPrefixed,
+				},
+				Acls: []*sarama.Acl{
+					{Principal: user, Host: "*", Operation: sarama.AclOperationRead, PermissionType: sarama.AclPermissionAllow},
+					{Principal: user, Host: "*", Operation: sarama.AclOperationWrite, PermissionType: sarama.AclPermissionDeny},
+				},
+			}}))
+			filter := aclsOf(topic, sarama.AclPatternPrefixed)
+			found := steps.Get(admin.ListAcls(filter))
+			steps.Equal("resources", len(found), 1)
+			steps.Equal("ACLs", len(found[0].Acls), 2)
+			steps.Equal("the principal", found[0].Acls[0].Principal, user)
+			steps.Equal("deleted ACLs", len(steps.Get(admin.DeleteACL(filter, false))), 2)
+			steps.Equal("resources", len(steps.Get(admin.ListAcls(filter))), 0)
+		}),
+		steps.WhenLoggedIn("is refused what an ACL denies, until it is gone", func(context.Context) {
+			topic := newTopic(1, nil)
+			resource := sarama.Resource{
+				ResourceType: sarama.AclResourceTopic, ResourceName: topic, ResourcePatternType: sarama.AclPatternLiteral,
+			}
+			steps.Must(admin.CreateACL(resource, sarama.Acl{
+				Principal: "User:" + steps.Guest.User, Host: "*", Operation: sarama.AclOperationWrite,
+				PermissionType: sarama.AclPermissionDeny,
+			}))
+			guest := []func(*sarama.Config){func(config *sarama.Config) {
+				config.Net.SASL.User, config.Net.SASL.Password = steps.Guest.User, steps.Guest.Password
+			}}
+			steps.Until("the denial", func() bool {
+				var failed sarama.ProducerErrors
+				err := produce(topic, guest, texts("denied")...)
+				return errors.As(err, &failed) && errors.Is(failed[0].Err, sarama.ErrTopicAuthorizationFailed)
+			})
+			steps.Get(admin.DeleteACL(aclsOf(topic, sarama.AclPatternLiteral), false))
+			// Where there is no ACL of a resource, everybody is let in.
+			steps.Until("the permission", func() bool { return produce(topic, guest, texts("allowed")...) == nil })
+		}),
+		{Name: "manages client quotas", Run: func(context.Context) {
+			client := steps.Unique("client")
+			entity := []sarama.QuotaEntityComponent{
+				{EntityType: sarama.QuotaEntityClientID, MatchType: sarama.QuotaMatchExact, Name: client},
+			}
+			filter := []sarama.QuotaFilterComponent{
+				{EntityType: sarama.QuotaEntityClientID, MatchType: sarama.QuotaMatchExact, Match: client},
+			}
+			steps.Must(admin.AlterClientQuotas(entity, sarama.ClientQuotasOp{Key: "producer_byte_rate", Value: 1e6}, false))
+			steps.Until("the quota", func() bool {
+				found := steps.Get(admin.DescribeClientQuotas(filter, true))
+				return len(found) == 1 && found[0].Values["producer_byte_rate"] == 1e6
+			})
+			steps.Must(admin.AlterClientQuotas(entity, sarama.ClientQuotasOp{Key: "producer_byte_rate", Remove: true}, false))
+			steps.Until("its end", func() bool { return len(steps.Get(admin.DescribeClientQuotas(filter, true))) == 0 })
+		}},
+		{Name: "manages SCRAM users", Run: func(context.Context) {
+			user := steps.Unique("user")
+			made := steps.Get(admin.UpsertUserScramCredentials([]sarama.AlterUserScramCredentialsUpsert{{
+				Name: user, Mechanism: sarama.SCRAM_MECHANISM_SHA_512, Iterations: 4096, Salt: []byte("salt"), Password: []byte("secret"),
+			}}))
+			steps.Equal("the answer", made[0].ErrorCode, sarama.ErrNoError)
+			steps.Until("the user", func() bool {
+				found := steps.Get(admin.DescribeUserScramCredentials([]string{user}))
+				return found[0].ErrorCode == sarama.ErrNoError && found[0].CredentialInfos[0].Iterations == 4096
+			})
+			gone := steps.Get(admin.DeleteUserScramCredentials([]sarama.AlterUserScramCredentialsDelete{
+				{Name: user, Mechanism: sarama.SCRAM_MECHANISM_SHA_512},
+			}))
+			steps.Equal("the answer", gone[0].ErrorCode, sarama.ErrNoError)
+			steps.Until("its end", func() bool {
+				return steps.Get(admin.DescribeUserScramCredentials([]string{user}))[0].ErrorCode != sarama.ErrNoError
+			})
+		}},
 		{Name: "goes on after its connections were cut", Run: func(ctx context.Context) {
 			topic := newTopic(1, nil)
 			producer := steps.Get(sarama.NewSyncProducer([]string{address}, config()))
@@ -645,8 +747,6 @@ func main() {
 			steps.Equal("values", values(consume(ctx, topic, sarama.OffsetOldest, 2)), []string{"before", "after"})
 			steps.Get(admin.ListTopics())
 		}},
-		{Name: "manages ACLs", LeftOut: "both brokers run without an authorizer"},
-		{Name: "manages client quotas and SCRAM users", LeftOut: "ottla has neither yet"},
 		{Name: "joins by the new consumer protocol (KIP-848)", LeftOut: "sarama has only the classic one"},
 	}...)
 	steps.Walk(plan)

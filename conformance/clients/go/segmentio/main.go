@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/scram"
 
 	"ottla/conformance/clients/steps"
 )
@@ -19,10 +21,18 @@ import (
 var (
 	address   = os.Args[1]
 	wire      = &steps.Dialer{}
-	dialer    = &kafka.Dialer{ClientID: "walk", Timeout: 10 * time.Second, DialFunc: wire.DialContext}
-	transport = &kafka.Transport{ClientID: "walk", Dial: wire.DialContext}
+	config, _ = steps.Access()
+	dialer    = &kafka.Dialer{ClientID: "walk", Timeout: 10 * time.Second, DialFunc: wire.DialContext, TLS: config, SASLMechanism: login()}
+	transport = &kafka.Transport{ClientID: "walk", Dial: wire.DialContext, TLS: config, SASL: login()}
 	client    = &kafka.Client{Addr: kafka.TCP(address), Timeout: 20 * time.Second, Transport: transport}
 )
+
+func login() sasl.Mechanism {
+	if _, found := steps.Access(); found != nil {
+		return steps.Get(scram.Mechanism(scram.SHA512, found.User, found.Password))
+	}
+	return nil
+}
 
 func newTopic(ctx context.Context, partitions int, entries ...kafka.ConfigEntry) string {
 	topic := steps.Unique("segmentio")
@@ -484,6 +494,78 @@ func main() {
 			steps.Must(remove())
 			fails(remove(), kafka.UnknownTopicOrPartition)
 		}},
+		steps.WhenSecured("manages ACLs", func(ctx context.Context) {
+			topic, user := steps.Unique("acl"), "User:"+steps.Unique("user")
+			acl := kafka.ACLEntry{
+				ResourceType: kafka.ResourceTypeTopic, ResourceName: topic, ResourcePatternType: kafka.PatternTypePrefixed,
+				Principal: user, Host: "*", Operation: kafka.ACLOperationTypeRead, PermissionType: kafka.ACLPermissionTypeAllow,
+			}
+			created := steps.Get(client.CreateACLs(ctx, &kafka.CreateACLsRequest{ACLs: []kafka.ACLEntry{acl}}))
+			steps.Equal("errors", created.Errors, []error{nil})
+			described := func() int {
+				found := steps.Get(client.DescribeACLs(ctx, &kafka.DescribeACLsRequest{Filter: kafka.ACLFilter{
+					ResourceTypeFilter: acl.ResourceType, ResourceNameFilter: topic, ResourcePatternTypeFilter: acl.ResourcePatternType,
+					PrincipalFilter: user, HostFilter: "*", Operation: kafka.ACLOperationTypeAny, PermissionType: kafka.ACLPermissionTypeAny,
+				}}))
+				steps.Must(found.Error)
+				return len(found.Resources)
+			}
+			steps.Equal("resources", described(), 1)
+			deleted := steps.Get(client.DeleteACLs(ctx, &kafka.DeleteACLsRequest{Filters: []kafka.DeleteACLsFilter{{
+				ResourceTypeFilter: acl.ResourceType, ResourceNameFilter: topic, ResourcePatternTypeFilter: acl.ResourcePatternType,
+				PrincipalFilter: user, HostFilter: "*", Operation: kafka.ACLOperationTypeAny, PermissionType: kafka.ACLPermissionTypeAny,
+			}}}))
+			steps.Must(deleted.Results[0].Error)
+			steps.Equal("deleted ACLs", len(deleted.Results[0].MatchingACLs), 1)
+			steps.Equal("resources", described(), 0)
+		}),
+		{Name: "manages client quotas", Run: func(ctx context.Context) {
+			id := steps.Unique("client")
+			alter := func(operation kafka.AlterClientQuotaOps) {
+				altered := steps.Get(client.AlterClientQuotas(ctx, &kafka.AlterClientQuotasRequest{Entries: []kafka.AlterClientQuotaEntry{{
+					Entities: []kafka.AlterClientQuotaEntity{{EntityType: "client-id", EntityName: id}},
+					Ops:      []kafka.AlterClientQuotaOps{operation},
+				}}}))
+				steps.Must(altered.Entries[0].Error)
+			}
+			described := func() []kafka.DescribeClientQuotasResponseQuotas {
+				found := steps.Get(client.DescribeClientQuotas(ctx, &kafka.DescribeClientQuotasRequest{
+					Components: []kafka.DescribeClientQuotasRequestComponent{{EntityType: "client-id", Match: id}}, Strict: true,
+				}))
+				steps.Must(found.Error)
+				return found.Entries
+			}
+			alter(kafka.AlterClientQuotaOps{Key: "producer_byte_rate", Value: 1e6})
+			steps.Until("the quota", func() bool {
+				found := described()
+				return len(found) == 1 && found[0].Values[0].Value == 1e6
+			})
+			alter(kafka.AlterClientQuotaOps{Key: "producer_byte_rate", Remove: true})
+			steps.Until("its end", func() bool { return len(described()) == 0 })
+		}},
+		{Name: "manages SCRAM users", Run: func(ctx context.Context) {
+			user := steps.Unique("user")
+			made := steps.Get(client.AlterUserScramCredentials(ctx, &kafka.AlterUserScramCredentialsRequest{
+				Upsertions: []kafka.UserScramCredentialsUpsertion{{
+					Name: user, Mechanism: kafka.ScramMechanismSha512, Iterations: 4096, Salt: []byte("salt"), SaltedPassword: make([]byte, 64),
+				}},
+			}))
+			steps.Must(made.Results[0].Error)
+			described := func() kafka.DescribeUserScramCredentialsResponseResult {
+				return steps.Get(client.DescribeUserScramCredentials(ctx, &kafka.DescribeUserScramCredentialsRequest{
+					Users: []kafka.UserScramCredentialsUser{{Name: user}},
+				})).Results[0]
+			}
+			steps.Until("the user", func() bool {
+				found := described()
+				return found.Error == nil && found.CredentialInfos[0].Iterations == 4096
+			})
+			gone := steps.Get(client.AlterUserScramCredentials(ctx, &kafka.AlterUserScramCredentialsRequest{
+				Deletions: []kafka.UserScramCredentialsDeletion{{Name: user, Mechanism: kafka.ScramMechanismSha512}},
+			}))
+			steps.Must(gone.Results[0].Error)
+			steps.Until("its end", func() bool { return described().Error != nil })
+		}},
 		{Name: "goes on after its connections were cut", Run: func(ctx context.Context) {
 			topic := newTopic(ctx, 1)
 			for _, value := range []string{"before", "after"} {
@@ -492,8 +574,6 @@ func main() {
 			}
 			steps.Equal("values", values(read(ctx, topic, 2, kafka.ReadUncommitted)), []string{"before", "after"})
 		}},
-		{Name: "manages ACLs", LeftOut: "both brokers run without an authorizer"},
-		{Name: "manages client quotas and SCRAM users", LeftOut: "ottla has neither yet"},
 		{Name: "produces idempotently", LeftOut: "kafka-go has no idempotent producer, only the requests of transactions"},
 		{Name: "deletes records", LeftOut: "kafka-go has no such call"},
 	}...)

@@ -7,6 +7,8 @@ package steps
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -99,6 +101,62 @@ func Numbers(count int) []string {
 		found = append(found, fmt.Sprintf("value %d %s", number, strings.Repeat("x", 100)))
 	}
 	return found
+}
+
+// Login is a user with a password.
+type Login struct{ User, Password string }
+
+// Access is the way in, as variables of the environment tell it: TLS is nil in plaintext, Login without one.
+func Access() (*tls.Config, *Login) {
+	authority := os.Getenv("WALK_CA")
+	if authority == "" {
+		return nil, nil
+	}
+	found := &tls.Config{RootCAs: x509.NewCertPool()}
+	True("the authority is PEM", found.RootCAs.AppendCertsFromPEM(Get(os.ReadFile(authority))))
+	if user := os.Getenv("WALK_USER"); user != "" {
+		return found, &Login{user, os.Getenv("WALK_PASSWORD")}
+	}
+	pair := Get(tls.LoadX509KeyPair(os.Getenv("WALK_CERTIFICATE"), os.Getenv("WALK_KEY")))
+	found.Certificates = []tls.Certificate{pair}
+	return found, nil
+}
+
+// Guest is a user of whom ACLs are asked; the walk's own is asked for nothing.
+var Guest = Login{"guest", "guest"}
+
+// WhenSecured is a step for a broker with an authorizer; it is left out in plaintext.
+func WhenSecured(name string, run func(ctx context.Context)) Step {
+	if config, _ := Access(); config == nil {
+		return Step{Name: name, LeftOut: "the broker has no authorizer; the suites by SASL_SSL and mTLS have"}
+	}
+	return Step{Name: name, Run: run}
+}
+
+// WhenLoggedIn is a step for a broker that the walk has logged in to; it is left out otherwise.
+func WhenLoggedIn(name string, run func(ctx context.Context)) Step {
+	if _, login := Access(); login == nil {
+		return Step{Name: name, LeftOut: "it takes a login; the suite by SASL_SSL has one"}
+	}
+	return Step{Name: name, Run: run}
+}
+
+// DialTLS is DialContext with TLS on top, for clients whose dialer has to bring it.
+func (d *Dialer) DialTLS(config *tls.Config) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		raw, err := d.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		named := config.Clone()
+		named.ServerName, _, _ = net.SplitHostPort(address)
+		connection := tls.Client(raw, named)
+		if err := connection.HandshakeContext(ctx); err != nil {
+			raw.Close()
+			return nil, err
+		}
+		return connection, nil
+	}
 }
 
 // Dialer opens TCP connections and can break all of them, as a network would.

@@ -283,20 +283,20 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def _feed(self, data: memoryview) -> memoryview | None:
         """As `_decrypt`. Returns the ciphertext behind a pause, or None if there was no pause."""
-        connection, read = self._connection, self._ssl.read
-        position, end, filled = 0, len(data), 0
+        connection, incoming = self._connection, self._incoming
+        read, left_over = self._ssl.read, self._ssl.pending
+        end, filled = len(data), 0
+        position = min(PIECE_BYTES, end)
+        incoming.write(data[:position])
         buffer = connection.get_buffer(-1)
         while True:
-            if position < end:
-                following = min(position + PIECE_BYTES, end)
-                self._incoming.write(data[position:following])
-                position = following
             try:
-                while True:
-                    count = cast(int, read(len(buffer) - filled, buffer[filled:] if filled else buffer))
-                    filled += count
-                    if count and filled < len(buffer):
-                        continue
+                count = cast(int, read(len(buffer) - filled, buffer[filled:] if filled else buffer))
+            except ssl.SSLWantReadError:
+                is_empty = True
+            else:
+                filled += count
+                if not count or filled == len(buffer):
                     if filled:
                         connection.buffer_updated(filled)
                     if self._closing:
@@ -307,9 +307,15 @@ class TlsConnection(asyncio.BufferedProtocol):
                     if self._paused:
                         return data[position:]
                     buffer, filled = connection.get_buffer(-1), 0
-            except ssl.SSLWantReadError:
+                    continue
+                # Asked first: the exception costs more than all else of a small request's decryption.
+                is_empty = not incoming.pending and not left_over()
+            if is_empty:
                 if position == end:
                     break
+                following = min(position + PIECE_BYTES, end)
+                incoming.write(data[position:following])
+                position = following
         if filled:
             connection.buffer_updated(filled)
         return None

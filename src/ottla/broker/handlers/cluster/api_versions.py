@@ -9,8 +9,8 @@ the address now, answers REBOOTSTRAP_REQUIRED. Controllers do not compare the tw
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.handlers.apis import CONTROLLER_FAMILIES, FAMILIES
@@ -55,8 +55,8 @@ SERVED_FEATURES = (
     TRANSACTION_VERSION,
 )
 
-_BROKER_APIS = sorted(FAMILIES)
-_CONTROLLER_APIS = sorted(CONTROLLER_FAMILIES)
+_BROKER_APIS = tuple(sorted(FAMILIES))
+_CONTROLLER_APIS = tuple(sorted(CONTROLLER_FAMILIES))
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -94,14 +94,14 @@ def _check(context: RequestContext, request: ApiVersionsRequest) -> None:
                 raise InvalidRequest(f"client software {software!r} is not a name or version")
 
 
-def _answer(node: Node, context: RequestContext, apis: Sequence[ApiKey]) -> ApiVersionsResponse:
+def _answer(node: Node, context: RequestContext, apis: tuple[ApiKey, ...]) -> ApiVersionsResponse:
     from_zero = context.api_version >= FIRST_VERSION_WITH_FEATURES_FROM_ZERO
     image = node.image
     # The quorum's own version is in its control records, not in the metadata.
     finalized = {**image.features, KRAFT_VERSION: node.quorum.kraft_version}
     return ApiVersionsResponse(
         error_code=0,
-        api_keys=[_range(key) for key in apis],
+        api_keys=_ranges(apis),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=smallest, max_version=largest)
             for name in SERVED_FEATURES
@@ -117,9 +117,14 @@ def _answer(node: Node, context: RequestContext, apis: Sequence[ApiKey]) -> ApiV
     )
 
 
-def _range(key: ApiKey) -> ApiVersion:
-    smallest, largest = advertised_versions(key)
-    return ApiVersion(api_key=key, min_version=smallest, max_version=largest)
+@functools.cache
+def _ranges(apis: tuple[ApiKey, ...]) -> list[ApiVersion]:
+    """The same list each time: every connection of every client begins with this answer."""
+    return [
+        ApiVersion(api_key=key, min_version=smallest, max_version=largest)
+        for key in apis
+        for smallest, largest in (advertised_versions(key),)
+    ]
 
 
 HANDLERS = {ApiKey.API_VERSIONS: api_versions}
