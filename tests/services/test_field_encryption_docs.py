@@ -33,19 +33,17 @@ def blocks() -> Iterator[str]:
             yield textwrap.dedent(block).strip()
 
 
-def test_the_lines_of_the_page_do_what_it_says(broker: OttlaBroker, tmp_path: Path) -> None:
+def test_the_lines_of_the_page_do_what_it_says(tmp_path: Path) -> None:
     ottla = tmp_path / "ottla"
     ottla.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla "$@"\n')
     ottla.chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    own = {
-        "kafkastore.topic": "_encryption-page",
-        "schema.registry.group.id": "encryption-page",
-        "dek.registry.topic": "_encryption-page-keys",
-        "ottla.local.kms.secret": "a",
-    }
+    own = {"ottla.local.kms.secret": "a"}
     told = []
-    with ServiceProcess.start("registry", broker.bootstrap, tmp_path / "log", own) as registry:
+    with (
+        OttlaBroker.start(tmp_path / "broker") as broker,
+        ServiceProcess.start("registry", broker.bootstrap, tmp_path / "log", own) as registry,
+    ):
         for block in blocks():
             script = block.replace("127.0.0.1:9092", broker.bootstrap)
             script = script.replace("http://localhost:8081", registry.url)
