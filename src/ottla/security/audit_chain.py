@@ -1,11 +1,12 @@
 """The records of the audit log: their shape, their canonical form, and the chain of hashes through them.
 
-Every node has a chain of its own. A record's value is one JSON object with the fields of `FIELDS`, all of them
-always there, in canonical form: names in alphabetical order, no white space, ASCII with `\\u` escapes, integers
-alone as numbers. `hash` is the SHA-256, in hexadecimal, of the canonical form of the object without `hash`;
-`previous_hash` is the `hash` of the node's record before it, so no record can be changed, removed or put in
-without another one showing it. `mac` is null, or the HMAC-SHA-256, with the key of the log, of the canonical form
-of the object without `hash` and `mac`: without the key nobody can write the chain anew as a whole.
+Every node has a chain of its own. A record's value is one JSON object with the fields of `FIELDS`, all of
+them always there, in canonical form: names in alphabetical order, no white space, ASCII with `\\u` escapes,
+integers alone as numbers. `hash` is the SHA-256, in hexadecimal, of the canonical form of the object without
+`hash`; `previous_hash` is the `hash` of the node's record before it, so no record can be changed, removed or
+put in without another one showing it. `mac` is null, or the HMAC-SHA-256, with the key of the log, of the
+canonical form of the object without `hash` and `mac`: without the key nobody can write the chain anew as a
+whole.
 
 `previous_offset` is the offset of the record before it, null for the first of a chain and for a record that
 directly follows that one (both in one batch). It tells a chain whose beginning has expired from one whose
@@ -213,7 +214,9 @@ def signing_key(content: bytes) -> bytes:
     """The key in a file's content: all of it, but for white space around it. Raises UnusableKey."""
     key = content.strip()
     if len(key) < MIN_KEY_BYTES:
-        raise UnusableKey(f"a key of the audit log has {MIN_KEY_BYTES} bytes at least, this one has {len(key)}")
+        raise UnusableKey(
+            f"a key of the audit log has {MIN_KEY_BYTES} bytes at least, this one has {len(key)}"
+        )
     return key
 
 

@@ -5,9 +5,9 @@ its first record, or behind records that have expired (its first one names a pre
 start). Gaps are no breaks: a run of a node that ended without saying so, after which events may be missing,
 and events that the node told as lost.
 
-A killed node may have sent records that reach the log behind the place up to which its next run has read. That
-run's first record then continues an earlier record; its second one names the late ones, so that they can't be
-removed either.
+A killed node may have sent records that reach the log behind the place up to which its next run has read.
+That run's first record then continues an earlier record; its second one names the late ones, so that they
+can't be removed either.
 """
 
 from __future__ import annotations
@@ -253,7 +253,9 @@ class AuditVerifier:
 
     def _unexplained(self, chain: Chain) -> None:
         assert chain.late is not None
-        text = f"it does not continue the record before it, sequence {chain.late.sequence}, and does not say why"
+        text = (
+            f"it does not continue the record before it, sequence {chain.late.sequence}, and does not say why"
+        )
         self.broken.add(Finding(chain.end.offset, chain.node, chain.end.sequence, text))
 
 
