@@ -93,11 +93,11 @@ class AuditVerifier:
     ) -> None:
         """keys: with one of them every record has to be signed, from a chain's first signed one on.
 
-        log_start_offset: records below it have expired; None where nothing is known about offsets.
         known_ends: the chains' ends as a former verification found them.
         """
         self._keys = keys
-        self._log_start_offset = log_start_offset
+        self.log_start_offset = log_start_offset
+        """Records below it have expired; None where nothing is known about offsets."""
         self._known_ends = dict(known_ends or {})
         self.chains: dict[int, Chain] = {}
         self.broken = Findings()
@@ -152,7 +152,7 @@ class AuditVerifier:
 
     def _check_cut_beginning(self, record: SealedRecord, offset: int | None) -> None:
         """The records before the first one must have expired."""
-        start = self._log_start_offset
+        start = self.log_start_offset
         if start is None or offset is None:
             return
         before = offset - 1 if record.previous_offset is None else record.previous_offset
