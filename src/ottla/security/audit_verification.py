@@ -76,8 +76,8 @@ class Chain:
     runs: int = 1
     signed: int = 0
     """Records with a signature."""
-    late: ChainEnd | None = None
-    """The end of the records that the chain's last record has not continued."""
+    late: list[ChainEnd] = field(default_factory=list)
+    """The ends of records that a run's first record has not continued, and that no record has named."""
     tail: deque[ChainEnd] = field(default_factory=lambda: deque(maxlen=_TAIL))
 
 
@@ -125,8 +125,9 @@ class AuditVerifier:
     def finish(self) -> None:
         """No more records come."""
         for chain in self.chains.values():
-            if chain.late is not None:
-                self._unexplained(chain)
+            if chain.late:
+                text = "it does not continue the record before it, and its run has not said why yet"
+                self.gaps.add(Finding(chain.end.offset, chain.node, chain.end.sequence, text))
             if self._keys and not chain.signed:
                 text = "no record of the chain is signed, although a key is given"
                 self.broken.add(Finding(chain.end.offset, chain.node, chain.end.sequence, text))
@@ -165,12 +166,10 @@ class AuditVerifier:
             )
 
     def _follow(self, chain: Chain, record: SealedRecord, offset: int | None) -> None:
-        if chain.late is not None and not _explains(record, chain.late):
+        if "late" in record.details:
+            self._take_explanation(chain, record, offset)
+        elif chain.late and not (record.event == CHAIN_RESUMED and record.run != chain.run):
             self._unexplained(chain)
-        may_have_expired = chain.records == 1 and not chain.begins
-        if chain.late is None and "late_hash" in record.details and not may_have_expired:
-            self._break(record, offset, "the late records that it names are missing")
-        chain.late = None
         problem = self._problem(chain, record, offset)
         if problem is not None:
             self._break(record, offset, problem)
@@ -187,7 +186,7 @@ class AuditVerifier:
         end = chain.end
         if record.sequence != end.sequence + 1:
             if self._continues_earlier(chain, record):
-                chain.late = end
+                chain.late.append(end)
                 return None
             if record.sequence <= end.sequence:
                 return f"sequence {record.sequence} follows {end.sequence}"
@@ -204,7 +203,11 @@ class AuditVerifier:
 
     def _continues_earlier(self, chain: Chain, record: SealedRecord) -> bool:
         """Whether it is a run's first record, and continues a record before the chain's last one."""
-        if record.event != CHAIN_RESUMED or record.run == chain.run or record.sequence > chain.end.sequence:
+        if record.run == chain.run or record.sequence > chain.end.sequence:
+            return False
+        if record.event == CHAIN_STARTED:
+            return (record.sequence, record.previous_hash) == (0, FIRST_PREVIOUS_HASH)
+        if record.event != CHAIN_RESUMED:
             return False
         if record.sequence == chain.first_sequence and not chain.begins:
             return True  # the one that it continues has expired
@@ -213,7 +216,7 @@ class AuditVerifier:
 
     def _begin_run(self, chain: Chain, record: SealedRecord, offset: int | None) -> None:
         chain.runs += 1
-        if record.event != CHAIN_RESUMED:
+        if record.event != CHAIN_RESUMED and not chain.late:
             self._break(record, offset, f"a run begins with {CHAIN_RESUMED}, not with {record.event}")
         elif record.details.get("after") == "loss":
             self._break(record, offset, "the node has found records missing that it had written")
@@ -251,18 +254,21 @@ class AuditVerifier:
     def _break(self, record: SealedRecord, offset: int | None, text: str) -> None:
         self.broken.add(Finding(offset, record.node, record.sequence, text))
 
+    def _take_explanation(self, chain: Chain, record: SealedRecord, offset: int | None) -> None:
+        """A record names late ones: all that wait for it, and none that are not here or have expired."""
+        named = {tuple(each) for each in record.details["late"] if isinstance(each, list)}
+        waiting = {(each.sequence, each.hash) for each in chain.late}
+        seen = {(each.sequence, each.hash) for each in chain.tail}
+        may_have_expired = not chain.begins and chain.runs == 1
+        if not waiting <= named or not (named <= seen or may_have_expired):
+            self._break(record, offset, "the late records that it names are not those that are here")
+        chain.late.clear()
+
     def _unexplained(self, chain: Chain) -> None:
-        assert chain.late is not None
-        text = (
-            f"it does not continue the record before it, sequence {chain.late.sequence}, and does not say why"
-        )
+        late = ", ".join(str(each.sequence) for each in chain.late)
+        text = f"its run does not continue the records before it up to sequence {late}, and does not say why"
         self.broken.add(Finding(chain.end.offset, chain.node, chain.end.sequence, text))
-
-
-def _explains(record: SealedRecord, late: ChainEnd) -> bool:
-    """Whether the record names the late ones that its run's first record has not continued."""
-    named = record.details.get("late_sequence"), record.details.get("late_hash")
-    return record.event == CHAIN_RESUMED and named == (late.sequence, late.hash)
+        chain.late.clear()
 
 
 def _node_of(key: bytes | None) -> int | None:

@@ -92,7 +92,7 @@ class DrawnLog:
         late = self.ends[node]
         values, end = seal([told(CHAIN_RESUMED)], node, next_run, before, self.key)
         self.append(node, values, end)
-        named = (("late_hash", late.hash), ("late_sequence", late.sequence))
+        named = (("late", [[late.sequence, late.hash]]),)
         self.write(node, next_run, [TimedEvent(AuditEvent(CHAIN_RESUMED, details=named), 1)])
 
 

@@ -3,15 +3,16 @@
 One batch is under way at a time, by an idempotent producer: a batch whose outcome is not known is sent again
 as it is, to whichever broker leads by then, until it is known. So a chain has no forks of its own making.
 
-A run finds the chain's end in the log. The batches of the run before may still be on their way then, if that
-was killed. So the run's first record goes with the epoch after that run's: from then on the leader refuses
-what is older. What came between the reading and that record is read again; records found there are named by a
-second record (security/audit_verification.py).
+A run finds the chain's end in the log. The batches of the run before may still be on their way then, if that was
+killed. So the run writes with the epoch after that run's: from its first record on the leader refuses what is
+older. What came between the reading and that record is read again; records found there are named by a second
+record (security/audit_verification.py).
 
-The file `ottla-audit-chain` in the data directory has the end that this node knows, written after each batch
-that is committed: from there on the log is searched, and if the log ends earlier, or lacks that record,
-somebody has removed records. The chain is then continued behind the end that is known, so that the gap stays
-visible. The file may be behind after a kill, or lost: then the log is searched from its end.
+The file `ottla-audit-chain` in the data directory has the producer's id and epoch, synced before a batch goes out
+with them, and the end that this node knows, written after each batch that is committed. From there on the log is
+searched, and if the log ends earlier, or lacks that record, somebody has removed records. The chain is then
+continued behind the end that is known, so that the gap stays visible. The end may be behind after a kill. A file
+that is lost is made up for by a search from the log's end.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ from ottla.protocol.errors import (
     UnknownProducerId,
 )
 from ottla.protocol.record_batch import (
-    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     BatchHeader,
     NewRecord,
@@ -69,6 +69,8 @@ MOST_RECORDS: Final = 500
 #: The records that are searched first from the log's end; four times as many before them, and so on.
 FIRST_WINDOW: Final = 10_000
 LAST_EPOCH: Final = 2**15 - 1
+#: The runs before this one of which only the first record may be there.
+MOST_SHORT_RUNS: Final = 100
 MAX_FILE_BYTES: Final = 4_096
 
 
@@ -80,9 +82,24 @@ class _Known(NamedTuple):
     """The end of the chain as it was found, and the batch's producer."""
 
     end: ChainEnd
-    ended: bool
-    producer_id: int
-    producer_epoch: int
+    record: SealedRecord
+    producer: _ProducerEpoch | None
+
+
+class _ProducerEpoch(NamedTuple):
+    """A producer's id and epoch."""
+
+    id: int
+    epoch: int
+
+
+class EndFile(NamedTuple):
+    """The content of the file, as far as it can be read."""
+
+    end: ChainEnd | None = None
+    producer: _ProducerEpoch | None = None
+    untold: int = 0
+    """Events that the run before could not write."""
 
 
 @dataclass(slots=True)
@@ -205,17 +222,15 @@ class ChainWriter:
 
     def keep_untold(self, count: int) -> None:
         """Keep the number of events that this run could not write. Raises nothing."""
-        end = self._end
-        fields = {} if end is None else {"sequence": end.sequence, "hash": end.hash, "offset": end.offset}
         try:
-            replace_file(self._file, json.dumps({**fields, "untold": count}).encode(), sync=False)
+            replace_file(self._file, _file_content(self._end, self._producer, count), sync=False)
         except OSError as problem:
             log.error("the number of events that are not in the audit log is not kept: %s", problem)
 
     async def _take_end(self, sent: _Sent, offset: int) -> int:
         self._sent = None
         self._end = sent.end._replace(offset=offset)
-        await self._write_file(self._end)
+        await self._keep_end()
         return 0 if sent.own else sent.count
 
     def _told(self, event: str, details: dict[str, Json] | None = None) -> TimedEvent:
@@ -232,26 +247,33 @@ class ChainWriter:
         if partition.topic_id is None:
             await partition.make_topic()
         topic_id = partition.topic_id
-        kept, untold = await asyncio.to_thread(read_end, self._file)
-        known = self._end or kept
+        kept = await asyncio.to_thread(read_end, self._file)
+        known = self._end or kept.end
         start_offset, end_offset = await partition.offsets()
         found = await self._find_end(start_offset, end_offset, known)
-        producer = await self._next_producer(found)
-        sent, self._sent = self._sent, None
+        producer = await self._next_producer(kept.producer or (None if found is None else found.producer))
+        unread_from = min(
+            end_offset if self._unread_from is None else self._unread_from,
+            await self._unexplained_from(found, start_offset, end_offset),
+        )
+        sent = self._sent
         if sent is not None and found is not None and found.end.hash == sent.end.hash:
             # The batch whose outcome was not known has landed.
             known = sent.end
         is_lost = known is not None and _is_lost(known, found, start_offset)
-        self._end = known if found is None or is_lost else found.end
-        self._producer, self._topic_id, self._takes_new_id = producer, topic_id, False
-        self._unread_from = end_offset if self._unread_from is None else self._unread_from
+        end = known if found is None or is_lost else found.end
+        content = _file_content(end, producer, kept.untold)
+        await asyncio.to_thread(replace_file, self._file, content, sync=True)
+        # Nothing may fail from here on: what was found counts as a whole.
+        self._end, self._producer, self._sent = end, producer, None
+        self._topic_id, self._takes_new_id, self._unread_from = topic_id, False, unread_from
         self._own = [each for each in self._own if each.event.event == CHAIN_ENDED]
-        if untold:  # until the next end is written, each attempt reads the number again
-            self._own.insert(0, TimedEvent(AuditEvent(EVENTS_LOST, UNKNOWN), self._now_ms(), untold))
+        if kept.untold:  # until the next end is written, each attempt reads the number again
+            self._own.insert(0, TimedEvent(AuditEvent(EVENTS_LOST, UNKNOWN), self._now_ms(), kept.untold))
         self._own.insert(0, self._first_record(found, is_lost=is_lost))
         if sent is None or found is None or found.end.hash != sent.end.hash:
             return None
-        if found.ended and self._own[1:]:
+        if found.record.event == CHAIN_ENDED and self._own[1:]:
             self._own.pop()  # the record of the run's end has landed
         return 0 if sent.own else sent.count
 
@@ -269,16 +291,16 @@ class ChainWriter:
         elif self._has_begun:
             after = "interruption"
         else:
-            after = "stop" if found is not None and found.ended else "crash"
+            after = "stop" if found is not None and found.record.event == CHAIN_ENDED else "crash"
         last = None if found is None else found.end.sequence
         details = {"after": after, "last_found": last, "signed": self.key is not None}
         return self._told(CHAIN_RESUMED, details)
 
-    async def _next_producer(self, found: _Known | None) -> _Producer:
-        """A producer whose batches shut out those of the run that wrote the last record."""
-        if found is None or self._takes_new_id or not 0 <= found.producer_epoch < LAST_EPOCH:
+    async def _next_producer(self, last: _ProducerEpoch | None) -> _Producer:
+        """A producer whose batches shut out those of the last one, which may be on their way."""
+        if last is None or self._takes_new_id or not 0 <= last.epoch < LAST_EPOCH:
             return _Producer(await self._partition.new_producer_id(), 0)
-        return _Producer(found.producer_id, found.producer_epoch + 1)
+        return _Producer(last.id, last.epoch + 1)
 
     async def _find_end(self, start_offset: int, end_offset: int, known: ChainEnd | None) -> _Known | None:
         """The chain's last record in the log."""
@@ -302,8 +324,10 @@ class ChainWriter:
         last = None
         async for record, offset, header in self._own_records(start_offset, end_offset):
             end = ChainEnd(record.sequence, record.hash, offset)
-            epoch = header.producer_epoch if header.producer_id != NO_PRODUCER_ID else NO_PRODUCER_EPOCH
-            last = _Known(end, record.event == CHAIN_ENDED, header.producer_id, epoch)
+            producer = None
+            if header.producer_id != NO_PRODUCER_ID:
+                producer = _ProducerEpoch(header.producer_id, header.producer_epoch)
+            last = _Known(end, record, producer)
         return last
 
     async def _own_records(
@@ -319,46 +343,80 @@ class ChainWriter:
                         if sealed.node == self._node_id:
                             yield sealed, record.offset, header
 
+    async def _unexplained_from(self, found: _Known | None, start_offset: int, end_offset: int) -> int:
+        """The offset from which the log may have late records that no record names: runs before this one may
+        have been killed behind their first record.
+        """
+        offset, record = end_offset, None if found is None else found.record
+        for _ in range(MOST_SHORT_RUNS):
+            if (
+                record is None
+                or record.event not in (CHAIN_STARTED, CHAIN_RESUMED)
+                or "late" in record.details
+            ):
+                break
+            before = record.previous_offset
+            if before is None or before < start_offset:
+                return start_offset
+            offset = before
+            former = await self._last_in(before, before + 1)
+            record = None if former is None else former.record
+        return offset
+
     async def _look_for_late_records(self) -> None:
         """Name the records that came between the reading of the log and the run's first record."""
         assert self._unread_from is not None and self._end is not None and self._end.offset is not None
-        late, expected = None, self._end.hash
+        late: list[SealedRecord] = []
+        expected = self._end.hash
         records = [each async for each in self._own_records(self._unread_from, self._end.offset + 1)]
         for record, _, _ in reversed(records):
             if record.hash == expected:
                 expected = record.previous_hash
-            elif late is None:
-                late = record
+            else:
+                late.append(record)
         self._unread_from = None
-        if late is not None:
-            details = {"late_hash": late.hash, "late_sequence": late.sequence}
-            self._own.insert(0, self._told(CHAIN_RESUMED, details))
+        continued = {each.previous_hash for each in late}
+        ends = [[each.sequence, each.hash] for each in late if each.hash not in continued]
+        if ends:
+            self._own.insert(0, self._told(CHAIN_RESUMED, {"late": ends}))
 
     # -- the file ---------------------------------------------------------------------------------------
 
-    async def _write_file(self, end: ChainEnd) -> None:
-        """Not synced: after a power loss the log is searched, and after a failure from the former end on."""
-        data = json.dumps({"sequence": end.sequence, "hash": end.hash, "offset": end.offset}).encode()
+    async def _keep_end(self) -> None:
+        """Not synced: after a power loss or a failure the log is searched from an earlier end on."""
         try:
-            await asyncio.to_thread(replace_file, self._file, data, sync=False)
+            await asyncio.to_thread(
+                replace_file, self._file, _file_content(self._end, self._producer), sync=False
+            )
         except OSError as problem:
             log.warning("the end of the audit log's chain is not kept: %s", problem)
 
 
-def read_end(path: Path) -> tuple[ChainEnd | None, int]:
-    """The end that a file tells, None if it tells none, and the number of events that were not written."""
+def _file_content(end: ChainEnd | None, producer: _Producer | None, untold: int = 0) -> bytes:
+    fields: dict[str, Json] = {"untold": untold}
+    if end is not None and end.offset is not None:
+        fields |= end._asdict()
+    if producer is not None:
+        fields |= {"producer_id": producer.id, "producer_epoch": producer.epoch}
+    return json.dumps(fields).encode()
+
+
+def read_end(path: Path) -> EndFile:
+    """The content of the file; nothing if there is none, or if it can't be read."""
     try:
         with path.open("rb") as file:
             fields = json.loads(file.read(MAX_FILE_BYTES))
-        untold, sequence = int(fields.get("untold", 0)), fields.get("sequence")
-        if sequence is None:
-            return None, untold
-        return ChainEnd(int(sequence), str(fields["hash"]), int(fields["offset"])), untold
+        end = producer = None
+        if "sequence" in fields:
+            end = ChainEnd(int(fields["sequence"]), str(fields["hash"]), int(fields["offset"]))
+        if "producer_id" in fields:
+            producer = _ProducerEpoch(int(fields["producer_id"]), int(fields["producer_epoch"]))
+        return EndFile(end, producer, int(fields["untold"]))
     except FileNotFoundError:
-        return None, 0
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return EndFile()
+    except (OSError, ValueError, KeyError, TypeError):
         log.warning("the end of the audit log's chain is searched in the log: %s can't be read", path)
-        return None, 0
+        return EndFile()
 
 
 def _is_lost(known: ChainEnd, found: _Known | None, start_offset: int) -> bool:
