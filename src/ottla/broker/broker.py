@@ -593,8 +593,8 @@ class Broker:
         `before_quorum` is awaited when the broker has left and the controller has not: several nodes that
         stop together can wait there for each other, because brokers leave with the help of the quorum.
         """
-        if self.audit is not None and self.audit.ends_with_this_node:
-            await self.audit.stop()
+        if self.audit is not None:
+            await self.audit.write_end()
         if self.config.is_broker:
             await self._stop_broker()
         if self.audit is not None:

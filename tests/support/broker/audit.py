@@ -14,10 +14,10 @@ AUDIT_ON = {"ottla.audit.log.enable": "true"}
 
 
 def values_of(broker: Broker) -> list[tuple[int, bytes, bytes]]:
-    """Offset, key and value of every committed record."""
-    if AUDIT_TOPIC not in broker.image.topics:
+    """Offset, key and value of every committed record in this broker's replica."""
+    partition = next((each for each in broker.partitions if each.topic == AUDIT_TOPIC), None)
+    if partition is None:
         return []
-    partition = broker.partitions.partition(AUDIT_TOPIC, 0)
     return [
         (record.offset, record.key or b"", record.value or b"")
         for header, batch in partition.log.iterate_batches(partition.log.log_start_offset)

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.audit.audit_partition import PARTITION, AuditPartition
+from ottla.broker.audit.audit_partition import AuditPartition
 from ottla.broker.audit.chain_writer import MOST_RECORDS, ChainWriter, TooLarge
 from ottla.broker.config import AUDIT_LOG_KEY_FILE
 from ottla.broker.peers.peers import PeerUnreachable
@@ -28,7 +28,6 @@ from ottla.broker.system_randomness import SystemRandomness
 from ottla.config.errors import ConfigError
 from ottla.core.audit.changes import shortened
 from ottla.core.audit.pending_events import PendingEvents
-from ottla.core.decisions.topic_names import AUDIT_TOPIC
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import KafkaError, ProtocolError
 from ottla.security.audit_chain import (
@@ -52,13 +51,15 @@ log = logging.getLogger("ottla.broker")
 
 PATIENCE_SECONDS: Final = 2.0
 """The longest wait of an administrative request for its records."""
-STOP_SECONDS: Final = 5.0
+END_SECONDS: Final = 2.0
+LAST_END_SECONDS: Final = 1.0
+"""The longest waits of a stop for the log."""
 STEP_SECONDS: Final = 90.0
 """One attempt to write; a request to another broker has shorter limits of its own."""
 LOOK_SECONDS: Final = 0.2
 """How often counts are looked at whose second may be over."""
 FIRST_RETRY_SECONDS: Final = 0.05
-LAST_RETRY_SECONDS: Final = 5.0
+LAST_RETRY_SECONDS: Final = 1.0
 MAX_KEY_FILE_BYTES: Final = 65_536
 
 _PASSES = (KafkaError, ProtocolError, PeerUnreachable, StorageError, OSError, TimeoutError)
@@ -78,6 +79,8 @@ class AuditLog:
         self._task: asyncio.Task[None] | None = None
         self._is_late = False
         self._trouble: str | None = None
+        self._ends = False
+        self._ended = asyncio.Event()
         self.stopped = False
         """Whether no more administrative changes are to be made here."""
 
@@ -103,23 +106,26 @@ class AuditLog:
         self._chain = chain
         self._task = node.supervisor.spawn("audit-log", self._run(chain))
 
-    @property
-    def ends_with_this_node(self) -> bool:
-        """Whether no other broker can take the log when this one hands over its partitions."""
-        topic = self._node.image.topics.get(AUDIT_TOPIC)
-        return topic is None or set(topic.partitions[PARTITION].isr) <= {self._node.node_id}
+    async def write_end(self) -> None:
+        """The node begins to stop: write what waits and that the run ends, while the log surely has a leader.
+
+        Events that still come are recorded as before.
+        """
+        await self._until_ended(END_SECONDS)
 
     async def stop(self) -> None:
-        """Write what waits, and that the run ends; not for longer than `STOP_SECONDS`. A second call does
-        nothing.
-        """
-        if self.stopped:
-            return
+        """Write what has come since `write_end`, and that the run ends."""
         self.stopped = True
+        if self._pending.untold:
+            await self._until_ended(LAST_END_SECONDS)
+
+    async def _until_ended(self, seconds: float) -> None:
+        self._ends, ended = True, self._ended
+        ended.clear()
         self._work.set()
-        if self._task is not None:
-            with contextlib.suppress(TimeoutError, asyncio.CancelledError):
-                await asyncio.wait_for(self._task, STOP_SECONDS)
+        if self._task is not None and not self._task.done():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), seconds)
 
     def close(self) -> None:
         """The node ends: keep the number of events that are not written, for the next run to tell."""
@@ -229,7 +235,7 @@ class AuditLog:
 
     async def _run(self, chain: ChainWriter) -> None:
         retry_seconds = FIRST_RETRY_SECONDS
-        is_finishing = False
+        is_told = False
         while True:
             try:
                 async with asyncio.timeout(STEP_SECONDS):
@@ -244,15 +250,16 @@ class AuditLog:
             if not chain.is_idle or len(self._pending):
                 continue
             self._tell_end_of_trouble()
-            if self._pending.end_windows(self._node.now_ms(), all_of_them=self.stopped):
+            if self._pending.end_windows(self._node.now_ms(), all_of_them=self._ends):
                 continue
-            if not self.stopped:
+            if not self._ends:
                 await self._until_work()
-            elif is_finishing:
-                return
-            elif not self._pending.counting:
-                is_finishing = True
+            elif not is_told:
                 chain.finish()
+                is_told = True
+            else:
+                self._ends = is_told = False
+                self._ended.set()
 
     async def _write(self, chain: ChainWriter) -> int:
         try:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.broker.config import AUDIT_LOG_REPLICATION_FACTOR
 from ottla.broker.controller.topic_creation import create_internal_topic
 from ottla.broker.peers.broker_requests import address_of_broker
 from ottla.broker.peers.peers import PeerUnreachable
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 PARTITION: Final = 0
 PURPOSE: Final = "audit-log"
+SETTLING_SECONDS: Final = 10.0
+"""A node that starts waits so long for as many brokers as the topic has replicas."""
 _ANY_TIMEOUT_MS: Final = 1_000
 
 
@@ -49,6 +52,7 @@ class AuditPartition:
 
     def __init__(self, node: AuditNode) -> None:
         self._node = node
+        self._made_at = node.loop.time()
 
     @property
     def topic_id(self) -> UUID | None:
@@ -57,8 +61,17 @@ class AuditPartition:
         return None if topic is None else topic.topic_id
 
     async def make_topic(self) -> None:
-        """Create the topic unless it is there."""
-        await create_internal_topic(self._node, AUDIT_TOPIC)
+        """Create the topic unless it is there.
+
+        Raises LeaderNotAvailable while brokers that may get a replica are still starting: the topic would
+        stay with too few.
+        """
+        node = self._node
+        wanted = node.config[AUDIT_LOG_REPLICATION_FACTOR] if node.config.reaches_nodes else 1
+        there = sum(not each.fenced for each in node.image.brokers.values())
+        if there < wanted and node.loop.time() < self._made_at + SETTLING_SECONDS:
+            raise LeaderNotAvailable(f"{there} of {wanted} brokers are there for the topic's replicas")
+        await create_internal_topic(node, AUDIT_TOPIC)
 
     async def produce(self, batch: bytes) -> int:
         """The base offset of a batch once it is committed. One that comes again is appended once."""

@@ -3,16 +3,16 @@
 One batch is under way at a time, by an idempotent producer: a batch whose outcome is not known is sent again
 as it is, to whichever broker leads by then, until it is known. So a chain has no forks of its own making.
 
-A run finds the chain's end in the log. The batches of the run before may still be on their way then, if that was
-killed. So the run writes with the epoch after that run's: from its first record on the leader refuses what is
-older. What came between the reading and that record is read again; records found there are named by a second
-record (security/audit_verification.py).
+A run finds the chain's end in the log. The batches of the run before may still be on their way then, if that
+was killed. So the run writes with the epoch after that run's: from its first record on the leader refuses
+what is older. What came between the reading and that record is read again; records found there are named by a
+second record (security/audit_verification.py).
 
-The file `ottla-audit-chain` in the data directory has the producer's id and epoch, synced before a batch goes out
-with them, and the end that this node knows, written after each batch that is committed. From there on the log is
-searched, and if the log ends earlier, or lacks that record, somebody has removed records. The chain is then
-continued behind the end that is known, so that the gap stays visible. The end may be behind after a kill. A file
-that is lost is made up for by a search from the log's end.
+The file `ottla-audit-chain` in the data directory has the producer's id and epoch, synced before a batch goes
+out with them, and the end that this node knows, written after each batch that is committed. From there on the
+log is searched, and if the log ends earlier, or lacks that record, somebody has removed records. The chain is
+then continued behind the end that is known, so that the gap stays visible. The end may be behind after a
+kill. A file that is lost is made up for by a search from the log's end.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class ChainWriter:
         )
 
     def finish(self) -> None:
-        """Have a record written that says that the run has ended."""
+        """Have a record written that says that the run ends."""
         self._own.append(self._told(CHAIN_ENDED))
 
     async def write(self, events: Sequence[TimedEvent]) -> int:
