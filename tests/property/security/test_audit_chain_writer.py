@@ -13,7 +13,7 @@ import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.audit.chain_writer import END_FILE, ChainWriter, TooLarge
@@ -158,6 +158,7 @@ def verified(partition: Partition) -> tuple[AuditVerifier, list[str]]:
     return verifier, names
 
 
+@settings(max_examples=60)
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.3, 0.8]))
 def test_the_log_is_whole_whatever_happens_on_the_way(seed: int, trouble: float) -> None:
     async def main() -> None:

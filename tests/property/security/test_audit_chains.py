@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.security.audit_chain import CHAIN_ENDED, ChainEnd, canonical, read_record
@@ -30,6 +30,7 @@ def is_last_of_its_chain(log: DrawnLog, at: int) -> bool:
     return all(each.key != log.records[at].key for each in log.records[at + 1 :])
 
 
+@settings(max_examples=60)
 @given(SEEDS, KEYS)
 def test_a_log_as_nodes_write_it_is_whole(seed: int, key: bytes | None) -> None:
     log = drawn_log(seed, key)
@@ -40,6 +41,7 @@ def test_a_log_as_nodes_write_it_is_whole(seed: int, key: bytes | None) -> None:
     assert verified(log.records, offsets=False, start=None).broken.first == []
 
 
+@settings(max_examples=60)
 @given(SEEDS, KEYS, st.data())
 def test_a_changed_byte_is_found(seed: int, key: bytes | None, data: st.DataObject) -> None:
     log = drawn_log(seed, key)
@@ -51,6 +53,7 @@ def test_a_changed_byte_is_found(seed: int, key: bytes | None, data: st.DataObje
     assert record.offset in [each.offset for each in broken]
 
 
+@settings(max_examples=60)
 @given(SEEDS, st.data())
 def test_a_removed_record_is_found(seed: int, data: st.DataObject) -> None:
     log = drawn_log(seed, None)
@@ -70,6 +73,7 @@ def is_first_of_its_chain(log: DrawnLog, at: int) -> bool:
     return all(each.key != log.records[at].key for each in log.records[:at])
 
 
+@settings(max_examples=60)
 @given(SEEDS, st.data())
 def test_a_removed_end_is_found_with_the_ends_of_a_former_verification(
     seed: int, data: st.DataObject
@@ -86,6 +90,7 @@ def test_a_removed_end_is_found_with_the_ends_of_a_former_verification(
     assert node in [each.node for each in verifier.broken.first]
 
 
+@settings(max_examples=60)
 @given(SEEDS, st.data())
 def test_records_of_one_chain_that_change_places_are_found(seed: int, data: st.DataObject) -> None:
     log = drawn_log(seed, None)
@@ -101,6 +106,7 @@ def of(record: LogRecord) -> int:
     return record.offset
 
 
+@settings(max_examples=60)
 @given(SEEDS, st.data())
 def test_a_record_that_comes_twice_is_found(seed: int, data: st.DataObject) -> None:
     log = drawn_log(seed, None)
@@ -110,6 +116,7 @@ def test_a_record_that_comes_twice_is_found(seed: int, data: st.DataObject) -> N
     assert verified(twice, start=None, offsets=False).broken.count
 
 
+@settings(max_examples=60)
 @given(SEEDS, st.data())
 def test_a_record_that_is_put_in_is_found(seed: int, data: st.DataObject) -> None:
     """A sound record that fits no chain, and bytes that are no record."""
@@ -128,6 +135,7 @@ def values_of(log: DrawnLog) -> list[bytes]:
     return [each.value for each in log.records]
 
 
+@settings(max_examples=60)
 @given(SEEDS, st.data())
 def test_a_log_that_is_written_anew_lacks_the_signatures(seed: int, data: st.DataObject) -> None:
     """Without the key: all records of a chain from one on, with new hashes, and signatures of another key."""
@@ -151,6 +159,7 @@ def test_a_log_that_is_written_anew_lacks_the_signatures(seed: int, data: st.Dat
     assert verified([*forged.records, *rest], keys=(KEY,), start=None, offsets=False).broken.count
 
 
+@settings(max_examples=60)
 @given(SEEDS, st.data())
 def test_expired_records_are_no_break(seed: int, data: st.DataObject) -> None:
     log = drawn_log(seed, None)
@@ -164,6 +173,7 @@ def begins_batch(record: LogRecord) -> bool:
     return read_record(record.value).previous_offset is not None or record.offset == 0
 
 
+@settings(max_examples=60)
 @given(SEEDS)
 def test_the_canonical_form_is_that_of_the_text(seed: int) -> None:
     for each in drawn_log(seed, KEY).records:

@@ -79,6 +79,7 @@ class AuditLog:
         self._task: asyncio.Task[None] | None = None
         self._is_late = False
         self._trouble: str | None = None
+        self._look_at = 0.0
         self._ends = False
         self._ended = asyncio.Event()
         self.stopped = False
@@ -200,7 +201,7 @@ class AuditLog:
         self._work.set()
 
     def _count(self, event: AuditEvent) -> None:
-        if self._pending.count(event, self._node.now_ms()) or not self._work.is_set():
+        if self._pending.count(event, self._node.now_ms()):
             self._work.set()
 
     def _of_sender(self, context: RequestContext, event: AuditEvent) -> AuditEvent:
@@ -250,7 +251,7 @@ class AuditLog:
             if not chain.is_idle or len(self._pending):
                 continue
             self._tell_end_of_trouble()
-            if self._pending.end_windows(self._node.now_ms(), all_of_them=self._ends):
+            if self._end_windows():
                 continue
             if not self._ends:
                 await self._until_work()
@@ -260,6 +261,14 @@ class AuditLog:
             else:
                 self._ends = is_told = False
                 self._ended.set()
+
+    def _end_windows(self) -> bool:
+        """Queue counts whose second is over; returns whether there are any."""
+        now = self._node.loop.time()
+        if not self._ends and now < self._look_at:
+            return False
+        self._look_at = now + LOOK_SECONDS
+        return self._pending.end_windows(self._node.now_ms(), all_of_them=self._ends)
 
     async def _write(self, chain: ChainWriter) -> int:
         try:

@@ -65,7 +65,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.broker")
 
 END_FILE: Final = "ottla-audit-chain"
-MOST_RECORDS: Final = 500
+#: A batch is sealed in one turn of the event loop.
+MOST_RECORDS: Final = 200
 #: The records that are searched first from the log's end; four times as many before them, and so on.
 FIRST_WINDOW: Final = 10_000
 LAST_EPOCH: Final = 2**15 - 1

@@ -326,12 +326,11 @@ async def _show(session: Session, parts: AsyncIterator[Any], wanted: _Wanted, *,
                 output.json({**place, **fields})
             elif output.is_quiet:
                 output.line(str(entry.offset))
+            elif at_once:
+                output.say("  ".join(str(value) for value in _row(fields).values() if value != ""))
             else:
                 rows.append(_row(fields))
         if at_once:
-            if rows:
-                output.listing(rows, _COLUMNS)
-                rows.clear()
             sys.stdout.flush()
     if output.for_people and not at_once:
         output.listing(rows, _COLUMNS, empty="there are no such records")
