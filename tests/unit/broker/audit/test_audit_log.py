@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,17 @@ from ottla.broker.audit.chain_writer import END_FILE
 from ottla.broker.broker import Broker, StartError
 from ottla.broker.config import BrokerConfig
 from ottla.core.decisions import topic_names
+from ottla.core.decisions.topic_names import ADMIN_CLIENT_ID
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.headers import decode_response, encode_request
 from ottla.protocol.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
     EntityData,
     EntryData,
     OpData,
 )
+from ottla.protocol.messages.create_acls_request import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.create_delegation_token_request import CreateDelegationTokenRequest
 from ottla.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_groups_request import DeleteGroupsRequest
@@ -30,7 +34,9 @@ from ottla.protocol.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.protocol.messages.metadata_request import MetadataRequest
 from ottla.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.produce_response import ProduceResponse
 from ottla.protocol.messages.renew_delegation_token_request import RenewDelegationTokenRequest
 from ottla.protocol.record_batch import NewRecord, encode_batch
 from ottla.security import audit_chain
@@ -39,6 +45,7 @@ from support.broker.audit import AUDIT_ON, records_of, values_of, verified
 from support.nodes.in_process import RawClient, connect, running_broker, until
 from support.nodes.in_process_cluster import BOTH, BROKER, CONTROLLER, nodes
 from support.nodes.sasl import connect_with_sasl, handshake, log_in, make_users, token
+from support.servers.tls_trial import Trial
 
 REPLICAS = "ottla.audit.log.topic.replication.factor"
 LOGIN = (
@@ -64,7 +71,7 @@ async def create(client: RawClient, *names: str, replicas: int = 1) -> list[int]
 
 
 def changes(broker: Broker, **wanted: object) -> list[dict[str, Any]]:
-    found = [each for each in records_of(broker) if each["event"] == "administration"]
+    found = [each for each in records_of(broker) if each.get("event") == "administration"]
     return [each for each in found if all(each[key] == value for key, value in wanted.items())]
 
 
@@ -75,8 +82,46 @@ async def write_there(client: RawClient, client_id: str = "test") -> int:
     request = ProduceRequest(
         acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=AUDIT_TOPIC, partition_data=[data])]
     )
-    answer: Any = await client.call(ApiKey.PRODUCE, 9, request)
-    return int(answer.responses[0].partition_responses[0].error_code)
+    payload = encode_request(ApiKey.PRODUCE, 9, 1, client_id, request)
+    await client.send(len(payload).to_bytes(4, "big") + payload)
+    _, answer = decode_response(ApiKey.PRODUCE, 9, await client.receive())
+    assert isinstance(answer, ProduceResponse)
+    return answer.responses[0].partition_responses[0].error_code
+
+
+def test_nodes_and_super_users_alone_write_to_the_log(tmp_path: Path) -> None:
+    """Whoever may write to all topics, and whatever id it has."""
+
+    async def main() -> None:
+        async with running_broker(tmp_path, SASL) as broker:
+            admin, alice = await connect(broker), await connect_with_sasl(broker)
+            acl = AclCreation(
+                resource_type=2,
+                resource_name="*",
+                resource_pattern_type=3,
+                principal="User:alice",
+                host="*",
+                operation=4,
+                permission_type=3,
+            )
+            made: Any = await admin.call(ApiKey.CREATE_ACLS, 3, CreateAclsRequest(creations=[acl]))
+            assert made.results[0].error_code == 0
+            await handshake(alice)
+            assert (await token(alice, b"\0alice\0alice-secret")).error_code == 0
+            for client_id in ("test", ADMIN_CLIENT_ID):
+                assert await write_there(alice, client_id) == ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert await write_there(admin, "test") == ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert verified(broker).broken.count == 0
+            assert await write_there(admin, ADMIN_CLIENT_ID) == ErrorCode.NONE
+            assert [each.text for each in verified(broker).broken.first] == [
+                "version None of an audit record is not known"
+            ]
+            (told,) = changes(broker, operation="CREATE_ACL")
+            assert (told["resource_name"], told["details"]["principal"]) == ("*", "User:alice")
+            admin.close()
+            alice.close()
+
+    asyncio.run(main())
 
 
 def test_a_change_is_in_the_log_before_it_is_answered(tmp_path: Path) -> None:
@@ -408,3 +453,44 @@ def test_a_controller_names_the_brokers_listener_by_its_settings(tmp_path: Path)
 
 def test_the_topic_has_one_name() -> None:
     assert topic_names.AUDIT_TOPIC == audit_chain.AUDIT_TOPIC
+
+
+def test_logins_by_certificate_are_recorded(tmp_path: Path) -> None:
+    """One that is taken, one of a foreign authority, and none."""
+    trial = Trial.create(tmp_path / "certs")
+    stranger = Trial.create(tmp_path / "stranger", "other CA").client("mallory")
+    settings = {
+        **AUDIT_ON,
+        "listeners": "SSL://127.0.0.1:0",
+        **trial.settings(),
+        "ssl.client.auth": "required",
+    }
+
+    async def main() -> None:
+        async with running_broker(tmp_path / "data", settings) as broker:
+            for shown, refused in ((stranger, True), (None, True), (trial.client("alice"), False)):
+                assert await is_refused(broker, trial.context(shown)) is refused
+            await until(lambda: len(tls_logins(broker)) == 3)
+            assert [(each["outcome"], each["principal"]) for each in tls_logins(broker)] == [
+                ("failure", None),
+                ("failure", None),
+                ("success", "User:CN=alice"),
+            ]
+            assert {each["details"]["mechanism"] for each in tls_logins(broker)} == {"TLS"}
+
+    asyncio.run(main())
+
+
+def tls_logins(broker: Broker) -> list[dict[str, Any]]:
+    return [each for each in records_of(broker) if each["event"] == "authentication"]
+
+
+async def is_refused(broker: Broker, context: ssl.SSLContext) -> bool:
+    try:
+        opened = asyncio.open_connection("127.0.0.1", broker.ports["SSL"], ssl=context)
+        client = RawClient(*await opened)
+        await client.call(ApiKey.METADATA, 12, MetadataRequest(topics=[]))
+        client.close()
+    except (ssl.SSLError, ConnectionError, asyncio.IncompleteReadError):
+        return True
+    return False
