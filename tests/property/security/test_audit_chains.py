@@ -7,7 +7,15 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.security.audit_chain import CHAIN_ENDED, ChainEnd, canonical, read_record
+from ottla.security.audit_chain import (
+    CHAIN_ENDED,
+    CHAIN_RESUMED,
+    CHAIN_STARTED,
+    ChainEnd,
+    canonical,
+    content_hash,
+    read_record,
+)
 from ottla.security.audit_verification import AuditVerifier
 from support.core.audit_chains import DrawnLog, LogRecord, drawn_log, told
 
@@ -51,6 +59,20 @@ def test_a_changed_byte_is_found(seed: int, key: bytes | None, data: st.DataObje
     record.value = bytes(changed)
     broken = verified(log.records).broken.first
     assert record.offset in [each.offset for each in broken]
+
+
+@settings(max_examples=60)
+@given(SEEDS, st.data())
+def test_a_changed_record_with_a_new_hash_is_found(seed: int, data: st.DataObject) -> None:
+    """The record is sound in itself; the one behind it has the former hash."""
+    log = drawn_log(seed, None)
+    record = data.draw(st.sampled_from(log.records))
+    if is_last_of_its_chain(log, record.offset):
+        return
+    fields = {**read_record(record.value).fields, "principal": "User:nobody"}
+    record.value = canonical({**fields, "hash": content_hash(fields)})
+    assert verified(log.records).broken.count
+    assert verified(log.records, offsets=False, start=None).broken.count
 
 
 @settings(max_examples=60)
@@ -179,3 +201,18 @@ def test_the_canonical_form_is_that_of_the_text(seed: int) -> None:
     for each in drawn_log(seed, KEY).records:
         assert canonical(dict(read_record(each.value).fields)) == each.value
         assert each.value.isascii()
+
+
+def test_a_chain_that_was_signed_stays_signed() -> None:
+    """A record without a signature behind one with it, as one writes who lacks the key."""
+    log = DrawnLog(random.Random(0), None)
+    log.write(1, "a", [told(CHAIN_STARTED)])
+    assert [each.node for each in verified(log.records, keys=(KEY,)).broken.first] == [1]
+    log.key = KEY  # the operator sets a key
+    log.write(1, "b", [told(CHAIN_RESUMED)])
+    assert verified(log.records, keys=(KEY,)).broken.first == []
+    log.key = None
+    log.write(1, "b", [told(CHAIN_ENDED)])
+    (broken,) = verified(log.records, keys=(KEY,)).broken.first
+    assert (broken.offset, broken.text) == (2, "it is not signed, records before it are")
+    assert verified(log.records).broken.first == []
