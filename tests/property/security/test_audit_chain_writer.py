@@ -175,8 +175,6 @@ def test_the_log_is_whole_whatever_happens_on_the_way(seed: int, trouble: float)
                     waiting += new
                     sent += new
                     await step(writer, waiting, acknowledged)
-                    if draw.random() < 0.2 and not partition.on_the_way:  # as after a power loss
-                        (directory / END_FILE).unlink(missing_ok=True)
                 if draw.random() < 0.3:
                     partition.trouble = 0.0
                     while waiting or not writer.is_idle:
@@ -185,6 +183,8 @@ def test_the_log_is_whole_whatever_happens_on_the_way(seed: int, trouble: float)
                     while not writer.is_idle:
                         await step(writer, waiting, acknowledged)
                     partition.trouble = trouble
+                if draw.random() < 0.2 and not partition.on_the_way:  # another disk
+                    (directory / END_FILE).unlink(missing_ok=True)
             partition.trouble = 0.0
             last, waiting = writer_of(partition, "last", directory), ["end"]
             while waiting or not last.is_idle:

@@ -248,6 +248,7 @@ class AuditLog:
                 continue
             retry_seconds = FIRST_RETRY_SECONDS
             self._took(count)
+            is_told = is_told and not count
             if not chain.is_idle or len(self._pending):
                 continue
             self._tell_end_of_trouble()

@@ -152,12 +152,18 @@ class ChainWriter:
         # The records from this offset on, up to the run's first one, have not been read.
         self._unread_from: int | None = None
         self._most = MOST_RECORDS
+        # Whether the file has the end.
+        self._is_kept = True
 
     @property
     def is_idle(self) -> bool:
         """Whether it has nothing to write of its own, and knows where to go on."""
         return (
-            self._producer is not None and self._sent is None and not self._own and self._unread_from is None
+            self._producer is not None
+            and self._sent is None
+            and not self._own
+            and self._unread_from is None
+            and self._is_kept
         )
 
     def finish(self) -> None:
@@ -173,10 +179,12 @@ class ChainWriter:
             landed = await self._resume()
             if landed is not None:
                 return landed
+        if not self._is_kept:
+            await self._keep_end()
         if self._sent is None and self._unread_from is not None and not self._own:
             await self._look_for_late_records()
         if self._sent is None:
-            self._seal(self._own or events[: self._most], own=bool(self._own))
+            self._seal((self._own or events)[: self._most], own=bool(self._own))
         return await self._send()
 
     def _seal(self, events: Sequence[TimedEvent], *, own: bool) -> None:
@@ -210,7 +218,9 @@ class ChainWriter:
             raise
         except (MessageTooLarge, RecordListTooLarge) as problem:
             self._sent = None
-            if sent.count == 1 and not sent.own:
+            if sent.count == 1:
+                if sent.own:
+                    raise
                 raise TooLarge(str(problem)) from None
             self._most = max(1, sent.count // 2)
             return 0
@@ -219,7 +229,11 @@ class ChainWriter:
         if sent.own:
             del self._own[: sent.count]
             self._has_begun = True
-        return await self._take_end(sent, base_offset + sent.count - 1)
+        # Nothing may fail from here on: what has landed is told as written.
+        self._sent = None
+        self._end = sent.end._replace(offset=base_offset + sent.count - 1)
+        self._is_kept = False
+        return 0 if sent.own else sent.count
 
     def keep_untold(self, count: int) -> None:
         """Keep the number of events that this run could not write. Raises nothing."""
@@ -227,12 +241,6 @@ class ChainWriter:
             replace_file(self._file, _file_content(self._end, self._producer, count), sync=False)
         except OSError as problem:
             log.error("the number of events that are not in the audit log is not kept: %s", problem)
-
-    async def _take_end(self, sent: _Sent, offset: int) -> int:
-        self._sent = None
-        self._end = sent.end._replace(offset=offset)
-        await self._keep_end()
-        return 0 if sent.own else sent.count
 
     def _told(self, event: str, details: dict[str, Json] | None = None) -> TimedEvent:
         return TimedEvent(AuditEvent(event, details=tuple((details or {}).items())), self._now_ms())
@@ -391,6 +399,7 @@ class ChainWriter:
             )
         except OSError as problem:
             log.warning("the end of the audit log's chain is not kept: %s", problem)
+        self._is_kept = True
 
 
 def _file_content(end: ChainEnd | None, producer: _Producer | None, untold: int = 0) -> bytes:
