@@ -20,6 +20,9 @@ from typing import Any, Final, NamedTuple
 from ottla.broker.config import (
     ADD_SCRAM,
     ALLOW_EVERYONE_IF_NO_ACL_FOUND,
+    AUDIT_LOG_ENABLE,
+    AUDIT_LOG_KEY_FILE,
+    AUDIT_LOG_REPLICATION_FACTOR,
     BROKER_TABLE,
     SSL_PRINCIPAL_SPIFFE,
     SUPER_USERS,
@@ -161,6 +164,8 @@ def broker_page() -> str:
     )
     sections.append(Section("Formatting", [ADD_SCRAM], "ottla's own: what an empty directory begins with."))
     sections.append(Section("Names of certificates", [SSL_PRINCIPAL_SPIFFE], "ottla's own."))
+    audit = [AUDIT_LOG_ENABLE, AUDIT_LOG_KEY_FILE, AUDIT_LOG_REPLICATION_FACTOR]
+    sections.append(Section("Audit log", audit, "ottla's own: see [security](../security.md)."))
     without = [each for each in BROKER_SETTINGS.values() if not has_effect(each.name)]
     sections.append(
         Section(

@@ -121,5 +121,6 @@ NOT_PLAYED: Final = frozenset(
         *("quorum add", "quorum remove", "quorum unregister"),
         *("group remove-member", "txn abort", "txn force-terminate"),
         *("token create", "token renew", "token expire", "token describe"),
+        *("audit-log verify", "audit-log list"),
     }
 )

@@ -26,7 +26,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.authorization import Authorization, OpenAuthorization
-from ottla.broker.config import AuthorizerRules, BrokerConfig
+from ottla.broker.config import AUDIT_LOG_ENABLE, AuthorizerRules, BrokerConfig
 from ottla.broker.controller.controller import Controller
 from ottla.broker.controller.controller_channel import ControllerChannel
 from ottla.broker.controller.controller_registration import register_controller
@@ -43,7 +43,7 @@ from ottla.broker.handlers.table import broker_table, controller_table
 from ottla.broker.listeners import PLAINTEXT, PROTOCOLS, SASL_PROTOCOLS, TLS_PROTOCOLS, Listener
 from ottla.broker.network.connection import Dispatch
 from ottla.broker.network.context import ANONYMOUS, RequestContext
-from ottla.broker.network.dispatch import Dispatcher
+from ottla.broker.network.dispatch import Dispatcher, Handlers
 from ottla.broker.network.server import ListenError, Server, bind
 from ottla.broker.peers.broker_requests import BrokerRequests
 from ottla.broker.peers.peers import PeerAddress, PeerConnections
@@ -68,6 +68,8 @@ from ottla.storage.log_directory import META_PROPERTIES, LogDirectory
 if TYPE_CHECKING:
     import ssl
 
+    from ottla.broker.audit.audit_log import AuditLog
+    from ottla.broker.handlers.node import Node
     from ottla.broker.network.tls_connection import ListenerTls
     from ottla.broker.peers.login import NodeLogin
     from ottla.broker.quotas.address_quotas import AddressQuotas
@@ -122,12 +124,25 @@ class Broker:
         """Owns the background tasks of the broker."""
         self.controller_supervisor = Supervisor(self._task_died)
         """Owns the background tasks of the metadata, which ends later."""
-        self._clients_requests = Dispatcher(self, broker_table())
-        self._controllers_requests = Dispatcher(self, controller_table())
+        self.audit: AuditLog | None = None
+        """This node's part of the audit log; None without one."""
+        for_clients: Handlers[Node] = broker_table()
+        for_controllers: Handlers[Node] = controller_table()
+        if config[AUDIT_LOG_ENABLE]:
+            # Imported where it is used: a start without an audit log does not pay for it.
+            from ottla.broker.audit.audit_log import AuditLog
+            from ottla.broker.handlers.audited import audited_broker, audited_controller
+
+            self.audit = AuditLog(self)
+            for_clients = audited_broker(broker_table(), self.audit)
+            for_controllers = audited_controller(controller_table(), self.audit)
+        self._clients_requests = Dispatcher(self, for_clients)
+        self._controllers_requests = Dispatcher(self, for_controllers)
         self.controller_channel = ControllerChannel(self, self.answer_as_controller)
         self.controller_work = ControllerWork(self)
         self.lifecycle = BrokerLifecycle(self)
         self.server = Server(config, self._task_died)
+        self.server.audit = self.audit
         self.client_quotas = ClientQuotas(config, self.loop)
         self._address_quotas: AddressQuotas | None = None
         self.authorization: Authorization = OpenAuthorization()
@@ -254,6 +269,8 @@ class Broker:
             from ottla.broker.security.node_tls import NodeTls
 
             self.tls = NodeTls(self.config, listening, connecting)
+        if self.audit is not None:
+            self.audit.read_key()
 
     def _tls_towards(self, listener_name: str) -> ssl.SSLContext | None:
         found = None if self.tls is None else self.tls.of_listener(listener_name)
@@ -307,6 +324,7 @@ class Broker:
             allow_if_no_acl=rules.allow_if_no_acl,
             image=self.image,
             flood_log=self.server.flood_log,
+            audit=self.audit,
         )
         self.authorization = authorization
         self._acls_are_read = authorization.begin
@@ -494,6 +512,7 @@ class Broker:
             self.now_ms,
             self.server.flood_log,
             validator,
+            self.audit,
         )
         limit_bytes = self.config.layers.for_listener(
             listener.name, broker_settings.SASL_SERVER_MAX_RECEIVE_SIZE
@@ -544,6 +563,8 @@ class Broker:
         config = self.config
         if config.is_broker:
             self.replication.start_background_work(self.supervisor)
+        if self.audit is not None:
+            self.audit.start()
         self.supervisor.every("tend-connections", self.server.tend_interval_ms, self.server.tend)
         log.info("node started node=%d port=%d", config.node_id, self.port)
 
@@ -572,8 +593,12 @@ class Broker:
         `before_quorum` is awaited when the broker has left and the controller has not: several nodes that
         stop together can wait there for each other, because brokers leave with the help of the quorum.
         """
+        if self.audit is not None:
+            await self.audit.write_end()
         if self.config.is_broker:
             await self._stop_broker()
+        if self.audit is not None:
+            await self.audit.stop()
         await self.supervisor.stop()
         if self.config.is_broker:
             self._stopping = True
@@ -586,6 +611,8 @@ class Broker:
         await self.controller_supervisor.stop()
         self.peers.close()
         self.controller_peers.close()
+        if self.audit is not None:
+            self.audit.close()
         try:
             self.log_directory.close(clean=not self.failed, broker_epoch=self.lifecycle.broker_epoch)
         except OSError as problem:

@@ -20,12 +20,14 @@ from ottla.broker.listeners import (
     TLS_PROTOCOLS,
     Listener,
     Listeners,
+    brokers_listener,
     read_listeners,
 )
 from ottla.broker.quorum_addresses import read_quorum_addresses
-from ottla.config.setting import LOW, Setting, Table, boolean, password, string
+from ottla.config.setting import LOW, Setting, Table, boolean, password, short, string
 from ottla.config.settings import Settings
 from ottla.config.sources import Given, from_mapping, texts
+from ottla.config.validators import at_least
 from ottla.core.image.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from ottla.core.quorum.api import Address
 from ottla.core.settings import broker_settings
@@ -71,6 +73,22 @@ SSL_PRINCIPAL_SPIFFE: Final = boolean(
     importance=LOW,
 )
 
+AUDIT_LOG_ENABLE: Final = boolean(
+    "ottla.audit.log.enable",
+    False,
+    "Whether this node records logins, refusals and administrative changes in the topic __ottla_audit_log.",
+)
+AUDIT_LOG_KEY_FILE: Final = string.optional(
+    "ottla.audit.log.key.file",
+    "A file with the secret key, of 16 bytes at least, by which this node signs its audit records.",
+)
+AUDIT_LOG_REPLICATION_FACTOR: Final = short(
+    "ottla.audit.log.topic.replication.factor",
+    3,
+    "The replication factor of the audit log's topic when it is created.",
+    at_least(1),
+)
+
 BROKER_TABLE: Final = Table(
     title="ottla broker",
     settings={
@@ -78,7 +96,15 @@ BROKER_TABLE: Final = Table(
         **SCHEMA_VALIDATION_BROKER_SETTINGS,
         **{
             each.name: each
-            for each in (SUPER_USERS, ALLOW_EVERYONE_IF_NO_ACL_FOUND, ADD_SCRAM, SSL_PRINCIPAL_SPIFFE)
+            for each in (
+                SUPER_USERS,
+                ALLOW_EVERYONE_IF_NO_ACL_FOUND,
+                ADD_SCRAM,
+                SSL_PRINCIPAL_SPIFFE,
+                AUDIT_LOG_ENABLE,
+                AUDIT_LOG_KEY_FILE,
+                AUDIT_LOG_REPLICATION_FACTOR,
+            )
         },
     },
     # Java's system properties of OAUTHBEARER are settings here (oauthbearer_settings.py).
@@ -113,6 +139,8 @@ class BrokerConfig:
         roles: tuple[str, ...] = settings[broker_settings.PROCESS_ROLES]
         self.roles = frozenset(roles)
         self._listeners: Listeners = read_listeners(settings, self.roles)
+        if settings[AUDIT_LOG_ENABLE] and not self.is_broker:
+            self._listeners = self._listeners._replace(inter_broker=brokers_listener(settings))
         quorum = read_quorum_addresses(settings, self.node_id, self.roles, self._listeners)
         self.quorum_voters: Mapping[int, Address] = quorum.voters
         self.quorum_bootstrap_servers = quorum.bootstrap_servers
@@ -187,7 +215,7 @@ class BrokerConfig:
     @property
     def peer_listeners(self) -> tuple[Listener, ...]:
         """The listeners by which this node reaches other nodes: the brokers' own, and the controllers'."""
-        if self.is_broker:
+        if self.is_broker or self[AUDIT_LOG_ENABLE]:
             return self._listeners.inter_broker, self._listeners.controller
         return (self._listeners.controller,)
 
@@ -233,7 +261,7 @@ class BrokerConfig:
     def _require_sasl_settings(self, settings: Settings) -> None:
         """Check the settings of listeners with SASL, and of logins at other nodes. Raises ConfigError."""
         own = (*self.listeners, *self.controller_listeners)
-        used = [*own, self.controller_listener] if self.reaches_nodes else own
+        used = [*own, *self.peer_listeners] if self.reaches_nodes else own
         if all(listener.security_protocol not in SASL_PROTOCOLS for listener in used):
             return
         # Imported where it is used: a start without SASL does not pay for it.

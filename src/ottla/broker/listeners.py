@@ -95,6 +95,19 @@ def read_listeners(settings: Settings, roles: frozenset[str]) -> Listeners:
     )
 
 
+def brokers_listener(settings: Settings) -> Listener:
+    """The listener at which a node without the broker role reaches brokers. Raises ConfigError."""
+    name = settings[broker_settings.INTER_BROKER_LISTENER_NAME]
+    if name is None:
+        name = settings[broker_settings.SECURITY_INTER_BROKER_PROTOCOL]
+    protocol = _protocol_map(settings).get(name.upper())
+    if protocol is None:
+        raise settings.refusal(
+            "inter.broker.listener.name", f"{name} has no entry in listener.security.protocol.map"
+        )
+    return Listener(name.upper(), "", 0, protocol)
+
+
 def _require_listeners_of_roles(
     settings: Settings,
     roles: frozenset[str],

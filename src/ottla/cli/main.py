@@ -41,6 +41,9 @@ COMMANDS: dict[str, Entry] = {
     "quota": Entry("ottla.cli.cluster.quota:quota", "Show and change how much clients may use"),
     "txn": Entry("ottla.cli.cluster.txn:txn", "List and describe transactions, abort hanging ones"),
     "token": Entry("ottla.cli.cluster.token:token", "Create, renew, end and describe delegation tokens"),
+    "audit-log": Entry(
+        "ottla.cli.cluster.audit_log:audit_log", "Verify and list the log of logins, refusals and changes"
+    ),
     "quorum": Entry("ottla.cli.cluster.quorum:quorum", "Show and change the controllers of a cluster"),
     "partition": Entry(
         "ottla.cli.cluster.partition:partition", "Move replicas between brokers, elect leaders"

@@ -30,7 +30,9 @@ from ottla.client.offsets import CommittedOffset, GroupOffsets
 from ottla.client.reading import read, reader
 
 TOPIC_GONE_SECONDS: Final = 30.0
-_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+_INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__ottla_audit_log"}
+)
 
 Positions = Mapping[int, int]
 """Offsets of one topic by partition: the next offset to read or to be written."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ottla.core.decisions.topic_names import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from ottla.broker.config import AUDIT_LOG_REPLICATION_FACTOR
+from ottla.config.setting import Setting
+from ottla.core.decisions.topic_names import AUDIT_TOPIC, GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from ottla.core.settings import broker_settings
 from ottla.protocol.errors import ErrorCode, KafkaError, RequestTimedOut, error_class
 from ottla.protocol.messages.create_topics_request import (
@@ -32,8 +34,8 @@ CONTROLLER_TIMEOUT_MS: Final = 5_000
 #: Longer than a follower of the metadata lags behind, shorter than clients wait.
 APPLIED_TIMEOUT_SECONDS: Final = 5.0
 
-#: topic -> settings of its partitions, replication factor and segment size.
-INTERNAL_TOPIC_SIZES = {
+#: topic -> settings of its partitions (None: one), replication factor and segment size (None: the default).
+INTERNAL_TOPIC_SIZES: Final[Mapping[str, tuple[Setting[int] | None, Setting[int], Setting[int] | None]]] = {
     GROUP_TOPIC: (
         broker_settings.OFFSETS_TOPIC_NUM_PARTITIONS,
         broker_settings.OFFSETS_TOPIC_REPLICATION_FACTOR,
@@ -49,8 +51,9 @@ INTERNAL_TOPIC_SIZES = {
         broker_settings.SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR,
         broker_settings.SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES,
     ),
+    AUDIT_TOPIC: (None, AUDIT_LOG_REPLICATION_FACTOR, None),
 }
-INTERNAL_TOPIC_CONFIGS = {
+INTERNAL_TOPIC_CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
     GROUP_TOPIC: {"cleanup.policy": "compact", "compression.type": "producer"},
     TRANSACTION_TOPIC: {
         "cleanup.policy": "compact",
@@ -58,8 +61,20 @@ INTERNAL_TOPIC_CONFIGS = {
         "unclean.leader.election.enable": "false",
     },
     SHARE_TOPIC: {"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"},
+    AUDIT_TOPIC: {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "message.timestamp.type": "CreateTime",
+        # A node whose clock is wrong is heard too.
+        "message.timestamp.after.max.ms": str(2**63 - 1),
+        "message.timestamp.before.max.ms": str(2**63 - 1),
+        "retention.bytes": "-1",
+        "retention.ms": str(365 * 24 * 3_600_000),
+        "unclean.leader.election.enable": "false",
+    },
 }
-INTERNAL_TOPIC_MIN_ISR = {
+INTERNAL_TOPIC_MIN_ISR: Final[Mapping[str, Setting[int] | int]] = {
+    AUDIT_TOPIC: 2,
     TRANSACTION_TOPIC: broker_settings.TRANSACTION_STATE_LOG_MIN_ISR,
     SHARE_TOPIC: broker_settings.SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR,
 }
@@ -135,13 +150,16 @@ async def create_internal_topic(node: TopicCreator, name: str) -> None:
     replicas = config[factor]
     if config.quorum_alone or factor.name not in config.static:
         replicas = min(replicas, max(1, len(node.image.brokers)))
-    configs = {**INTERNAL_TOPIC_CONFIGS[name], "segment.bytes": str(config[segment_bytes])}
+    configs = dict(INTERNAL_TOPIC_CONFIGS[name])
+    if segment_bytes is not None:
+        configs["segment.bytes"] = str(config[segment_bytes])
     min_isr = INTERNAL_TOPIC_MIN_ISR.get(name)
     if min_isr is not None:
-        configs["min.insync.replicas"] = str(min(config[min_isr], replicas))
+        wanted = min_isr if isinstance(min_isr, int) else config[min_isr]
+        configs["min.insync.replicas"] = str(min(wanted, replicas))
     topic = CreatableTopic(
         name=name,
-        num_partitions=config[partitions],
+        num_partitions=1 if partitions is None else config[partitions],
         replication_factor=replicas,
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )

@@ -18,9 +18,9 @@ import logging
 from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ottla.broker.coordinators.remote_log import read_remote_log
 from ottla.broker.peers.broker_requests import address_of_broker
 from ottla.broker.peers.peers import PeerUnreachable
+from ottla.broker.peers.remote_log import read_remote_log
 from ottla.core.coordination.partitioning import is_stray
 from ottla.core.decisions.topic_names import ADMIN_CLIENT_ID
 from ottla.core.strays.homing import Homing, decide, unsettled

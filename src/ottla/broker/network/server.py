@@ -24,6 +24,7 @@ from ottla.config.setting import MAX_INT, Setting
 from ottla.core.settings import broker_settings
 
 if TYPE_CHECKING:
+    from ottla.broker.network.security_events import SecurityEvents
     from ottla.broker.network.tls_connection import Handshakes, ListenerTls
     from ottla.core.quotas.address_rates import AddressRates
 
@@ -100,6 +101,8 @@ class Server:
         self.flood_log = FloodLog(self._loop, log)
         """For log lines that clients can cause."""
         self._handshakes: Handshakes | None = None
+        self.audit: SecurityEvents | None = None
+        """Is told of clients that prove who they are by certificates; set before `listen`."""
         self._look_for_idle_at = 0.0
         self.on_closed: Callable[[ClientConnection], None] | None = None
         """Told of every connection that is gone."""
@@ -195,7 +198,7 @@ class Server:
         from ottla.broker.network.tls_connection import Handshakes, TlsConnection
 
         if self._handshakes is None:
-            self._handshakes = Handshakes(self._loop, self.flood_log)
+            self._handshakes = Handshakes(self._loop, self.flood_log, self.audit)
         protocol = TlsConnection(connection, tls, self._handshakes)
         try:
             await self._handshakes.begin(protocol)

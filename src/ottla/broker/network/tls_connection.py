@@ -20,10 +20,14 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from ottla.broker.network.connection import ClientConnection, CloseConnection
+from ottla.broker.network.context import ANONYMOUS
 from ottla.broker.network.flood_log import FloodLog
+
+if TYPE_CHECKING:
+    from ottla.broker.network.security_events import SecurityEvents
 
 RECEIVE_BUFFER_BYTES: Final = 64 * 1024
 RECORD_BYTES: Final = 16 * 1024
@@ -36,6 +40,8 @@ HANDSHAKE_SECONDS: Final = 10.0
 PATIENCE_SECONDS: Final = 1.0
 MAX_UNREAD_REPLIES: Final = 64
 
+#: How a client's certificate is named among the mechanisms of logins.
+MECHANISM: Final = "TLS"
 _HANDSHAKE_RECORD: Final = 0x16
 _TLS_MAJOR_VERSION: Final = 3
 
@@ -56,9 +62,13 @@ class ListenerTls(Protocol):
 class Handshakes:
     """The handshakes of a server's connections: how many there are, and whose turn it is."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, flood_log: FloodLog) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, flood_log: FloodLog, audit: SecurityEvents | None = None
+    ) -> None:
+        """audit: is told of certificates that prove a principal, and of failed handshakes."""
         self.loop = loop
         self.flood_log = flood_log
+        self.audit = audit
         # As in `Shared`: Windows' proactor loop reads in the background.
         proactor = type(loop).__name__.startswith("Proactor")
         self.receive = None if proactor else memoryview(bytearray(RECEIVE_BUFFER_BYTES))
@@ -225,6 +235,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         except ssl.SSLError as problem:  # a bad certificate too
             self._flush()  # the alert, which tells the client
             self._refuse(f"TLS handshake failed: {_reason(problem)}")
+            self._tell_failure(_reason(problem))
             return
         self._flush()
         self._end_handshake()
@@ -232,10 +243,19 @@ class TlsConnection(asyncio.BufferedProtocol):
             principal = self._tls.principal(self._ssl.getpeercert(binary_form=True))
         except CloseConnection as problem:
             self._refuse(str(problem))
+            self._tell_failure(str(problem))
             return
         self._connection.session.principal = principal
+        if self._handshakes.audit is not None and principal != ANONYMOUS:
+            self._handshakes.audit.authenticated(self._connection.session, MECHANISM)
         self._is_open = True
         self._go_on()
+
+    def _tell_failure(self, reason: str) -> None:
+        """Tell of a handshake that failed where clients are asked for certificates."""
+        audit = self._handshakes.audit
+        if audit is not None and self._ssl.context.verify_mode is not ssl.CERT_NONE:
+            audit.authentication_failed(self._connection.session, MECHANISM, reason)
 
     def give_up(self, reason: str) -> None:
         """End a handshake that takes too long."""

@@ -30,6 +30,7 @@ from ottla.protocol.errors import ClusterAuthorizationFailed
 if TYPE_CHECKING:
     from ottla.broker.network.context import RequestContext
     from ottla.broker.network.flood_log import FloodLog
+    from ottla.broker.network.security_events import SecurityEvents
     from ottla.core.image.image import MetadataDelta, MetadataImage
 
 _IPV6_GROUPS: Final = 8
@@ -47,12 +48,17 @@ class AclAuthorization:
         allow_if_no_acl: bool,
         image: MetadataImage,
         flood_log: FloodLog,
+        audit: SecurityEvents | None = None,
     ) -> None:
-        """super_users: principals as texts. image: the node's, which changes in place."""
+        """super_users: principals as texts. image: the node's, which changes in place.
+
+        audit: is told of refusals.
+        """
         self._super_users = super_users
         self._allow_if_no_acl = allow_if_no_acl
         self._image = image
         self._flood_log = flood_log
+        self._audit = audit
         self._reads_all = False
         self._authorizer = Authorizer(super_users)
 
@@ -139,6 +145,8 @@ class AclAuthorization:
     def _tell(
         self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str
     ) -> None:
+        if self._audit is not None:
+            self._audit.refused(context, operation, resource_type, name)
         session = context.session
         self._flood_log.warn(
             "authorization",

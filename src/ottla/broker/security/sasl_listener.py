@@ -39,6 +39,7 @@ from ottla.protocol.messages.sasl_authenticate_response import SaslAuthenticateR
 from ottla.protocol.messages.sasl_handshake_response import SaslHandshakeResponse
 
 if TYPE_CHECKING:
+    from ottla.broker.network.security_events import SecurityEvents
     from ottla.broker.security.bearer_validators import BearerValidator
 
 _KEY: Final = struct.Struct(">h")
@@ -70,8 +71,9 @@ class SaslListener:
         now_ms: Callable[[], int],
         flood_log: FloodLog,
         validator: BearerValidator | None = None,
+        audit: SecurityEvents | None = None,
     ) -> None:
-        """validator: checks bearer tokens, None where OAUTHBEARER is not served."""
+        """validator: checks bearer tokens, None where OAUTHBEARER is not served. audit: is told of logins."""
         self._listener_name = listener_name
         self._dispatch = dispatch
         self._config = config
@@ -79,6 +81,7 @@ class SaslListener:
         self._now_ms = now_ms
         self._flood_log = flood_log
         self._validator = validator
+        self._audit = audit
 
     def __call__(self, connection: ClientConnection, frame: memoryview) -> Reply | Awaitable[Reply]:
         """Handle one request or bare token. Raises CloseConnection or ProtocolError."""
@@ -146,16 +149,22 @@ class SaslListener:
             match effect:
                 case AnswerHandshake() | AnswerAuthenticate():
                     reply += _framed(header, effect)
-                case BecomeAuthenticated(principal, _):
+                case BecomeAuthenticated(principal, mechanism):
                     connection.session.principal = str(principal)
                     connection.session.token_authenticated = principal.token_authenticated
                     connection.authenticated()
+                    if self._audit is not None:
+                        self._audit.authenticated(connection.session, mechanism)
                 case CloseLater(reason, delay_ms):
                     self._flood_log.warn(
                         "authentication",
                         f"authentication failed client={connection.client_host} "
                         f"listener={self._listener_name} reason={reason}",
                     )
+                    if self._audit is not None:
+                        sasl = connection.session.sasl
+                        mechanism_begun = None if sasl is None else sasl.mechanism
+                        self._audit.authentication_failed(connection.session, mechanism_begun, reason)
                     return self._end(connection, reply, delay_ms)
                 case CheckToken(token):
                     return self._check(connection, header, token)

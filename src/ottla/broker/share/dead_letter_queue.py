@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.broker.controller.topic_creation import create_topics
 from ottla.broker.peers.peers import PeerUnreachable
-from ottla.broker.replication.produced_appends import ACKS_ALL, CheckedBatch, Uncommitted
+from ottla.broker.replication.own_batches import append_committed
+from ottla.broker.replication.produced_appends import ACKS_ALL
 from ottla.core.settings import broker_settings, group_settings, topic_settings
 from ottla.core.share.dead_letters import (
     NEW_TOPIC_CONFIGS,
@@ -37,7 +38,6 @@ from ottla.core.share.dead_letters import (
     queue_partition,
     queue_problem,
 )
-from ottla.protocol.batch_validation import HeavyBatch
 from ottla.protocol.errors import CorruptBatch, ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
 from ottla.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -264,27 +264,15 @@ class DeadLetterQueue:
 
     async def _append_here(self, queue: _Queue, batch: bytes) -> tuple[ErrorCode, str]:
         node = self._node
-        records = memoryview(bytearray(batch))
-        checked: CheckedBatch | None = None
+        timeout_ms = node.config[broker_settings.REQUEST_TIMEOUT_MS]
         try:
-            partition = node.partitions.partition_by_id(queue.topic_id, queue.partition)
-            try:
-                appended = node.produced_appends.append_produced(partition, records, acks=ACKS_ALL)
-            except HeavyBatch:
-                checked = await node.produced_appends.check_produced(partition, records, zstd_allowed=True)
-                partition = node.partitions.partition_by_id(queue.topic_id, queue.partition)
-                appended = node.produced_appends.append_produced(
-                    partition, records, acks=ACKS_ALL, checked=checked
-                )
+            await append_committed(node, queue.topic_id, queue.partition, batch, timeout_ms)
         except KafkaError as error:
             return error.code, str(error)
         except ProtocolError as error:
             return ErrorCode.CORRUPT_MESSAGE, str(error)
         except OSError as problem:
             return ErrorCode.KAFKA_STORAGE_ERROR, str(problem)
-        if isinstance(appended, Uncommitted):
-            timeout_ms = node.config[broker_settings.REQUEST_TIMEOUT_MS]
-            return await appended.partition.committed(appended.end_offset, timeout_ms), ""
         return ErrorCode.NONE, ""
 
     async def _append_there(self, queue: _Queue, batch: bytes) -> tuple[ErrorCode, str]:

@@ -11,7 +11,9 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 SHARE_TOPIC = "__share_group_state"
-INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
+AUDIT_TOPIC = "__ottla_audit_log"
+"""ottla's own audit log; security/audit_chain.py has what lies in it."""
+INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC, AUDIT_TOPIC})
 INTERNAL_PREFIX = "__"
 """The names of internal topics begin with it; no share group may name such a topic for its dead letters."""
 ADMIN_CLIENT_ID = "__admin_client"

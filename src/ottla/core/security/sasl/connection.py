@@ -148,6 +148,11 @@ class SaslConnection:
         return self._principal
 
     @property
+    def mechanism(self) -> str | None:
+        """The mechanism of the exchange that was begun last, None before the first one."""
+        return self._mechanism
+
+    @property
     def has_lifetime(self) -> bool:
         """Whether the session ends unless it is renewed."""
         return self._expires_at_ms is not None

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinators import remote_log
-from ottla.broker.coordinators.remote_log import LATEST, read_remote_log
+from ottla.broker.peers import remote_log
 from ottla.broker.peers.peers import PeerAddress, PeerUnreachable
+from ottla.broker.peers.remote_log import LATEST, read_remote_log
 from ottla.protocol.errors import CorruptBatch, ErrorCode, OffsetNotAvailable
 from ottla.protocol.messages.fetch_request import FetchRequest
 from ottla.protocol.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
