@@ -28,8 +28,12 @@ from support.servers.processes import descendants, wait_until_gone
 
 RUN_TIMEOUT_SECONDS = 240
 STATELESS, STATEFUL = "stateless", "stateful"
+# An option of librdkafka alone, with which Python's workers write and not the JVM.
+PYTHON_SINK = {"queue.buffering.max.messages": "1000000"}
 # What the commands of Spark's Python processes and of its executors have in them.
 WORKERS, EXECUTORS = "pyspark", "CoarseGrainedExecutorBackend"
+# And of the driver's JVM, started by Spark's launcher and without it.
+JVMS = ("SparkSubmit", "PythonGatewayServer")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ("bootstrap", "kind", "source", "sink", "name", "directory", "master"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--rows-a-batch", type=int, required=True)
+    parser.add_argument("--python-sink", action="store_true")
     given = parser.parse_args(arguments)
 
     from pyspark.sql import functions as f
@@ -68,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         topic=given.sink,
         output_mode="append" if given.kind == STATELESS else "update",
         transaction_timeout_ms=60_000,
+        client_options=PYTHON_SINK if given.python_sink else None,
     )
     query = (
         writer.option("checkpointLocation", (directory / "checkpoint").as_uri())
@@ -92,6 +98,7 @@ class KilledPipeline:
     rows_a_batch: int
     random: random.Random
     master: str = "local[2,4]"
+    python_sink: bool = False
     source: str = ""
     sink: str = ""
     rows: list[tuple[bytes, bytes]] = field(default_factory=list)
@@ -119,7 +126,7 @@ class KilledPipeline:
         command = [sys.executable, __file__, "--bootstrap", self.bootstrap, "--kind", self.kind]
         command += ["--source", self.source, "--sink", self.sink, "--name", self.name]
         command += ["--directory", str(self.directory), "--rows-a-batch", str(self.rows_a_batch)]
-        command += ["--master", self.master]
+        command += ["--master", self.master, *(["--python-sink"] if self.python_sink else [])]
         paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         with (self.directory / "output.log").open("a") as log:
@@ -168,7 +175,7 @@ class KilledPipeline:
                     assert not wait_until_gone(family), "the JVM outlives its driver"
                 case "jvm":
                     for pid, command in descendants(process.pid).items():
-                        if "SparkSubmit" in command:
+                        if any(name in command for name in JVMS):
                             os.kill(pid, signal.SIGKILL)
                 case _:
                     raise AssertionError(victims)

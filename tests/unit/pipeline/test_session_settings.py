@@ -89,7 +89,7 @@ def test_a_bad_file_is_one_line(text: str | None, message: str, tmp_path: Path) 
     ],
 )
 def test_the_collector_goes_by_the_threads_of_tasks(master: str, collector: str) -> None:
-    assert session._long_run(master) == (collector,)
+    assert session._long_run(master)[0] == collector
 
 
 def test_the_installed_spark_is_found_without_importing_it() -> None:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 FORMAT = "ottla-kafka"
+CLASSES_PROPERTY = "spark.ottla.classes"
+"""A property of sessions whose JVM has ottla's own classes: the name of their jar (spark/jvm_classes.py)."""
 CLIENT_OPTION_PREFIX = "kafka."
 DEFAULT_TRANSACTION_TIMEOUT_MS = 300_000
 COLUMNS = "value BINARY; optional key BINARY, topic STRING, headers ARRAY<STRUCT<key STRING, value BINARY>>,"
