@@ -29,8 +29,8 @@ install-dev: .venv/.dev
 run: install
 	$(BIN)/ottla demo
 
-# As many processes as there are cores, or as PROCESSES says; with PROCESSES=0 only pytest's own.
-PROCESSES ?= auto
+# One process more than there are cores, for tests wait a good deal; with PROCESSES=0 only pytest's own.
+PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 # Compiled first: where PYTHONDONTWRITEBYTECODE is set, each of the hundreds of processes would compile for itself.
 test: install-dev lint types contracts

@@ -141,7 +141,12 @@ def test_isolation_levels_read_plain_records(cluster: Cluster, unique_name: str,
         assert [record.value for record in take(consumer, 1)] == [b"plain"]
 
 
-def test_members_share_the_partitions_and_take_over(cluster: Cluster, unique_name: str) -> None:
+def test_members_share_the_partitions_and_take_over(
+    cluster: Cluster, unique_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(
+        "DEBUG", "kafka.coordinator"
+    )  # a failure that was seen on a busy machine is to be explained
     topic = create_topic(cluster.bootstrap, unique_name, partitions=4)
     with ExitStack() as stack:
         members = [

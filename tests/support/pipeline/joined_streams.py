@@ -272,8 +272,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def wait_until_done(joined: Joined, timeout_seconds: float) -> None:
-    """Wait until everything has come out, or nothing has for a time."""
+def wait_until_done(joined: Joined, timeout_seconds: float) -> bool:
+    """Wait until everything has come out, or nothing has for a time: then False."""
     deadline = time.monotonic() + timeout_seconds
     before: object = None
     while time.monotonic() < deadline:
@@ -281,8 +281,9 @@ def wait_until_done(joined: Joined, timeout_seconds: float) -> None:
         if now != before:
             before, deadline = now, time.monotonic() + timeout_seconds
         elif joined.is_done():
-            return
+            return True
         time.sleep(0.5)
+    return False
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.pipeline.query.first_batch import FIRST_BATCH_RECORDS, can_be_raised, first_limit
+from ottla.pipeline.query.first_batch import FIRST_BATCH_RECORDS, can_be_raised
 from ottla.pipeline.query.query_spec import Admission, Beginning, QuerySpec
 from ottla.pipeline.query.source import KafkaSource
 from ottla.streams import Streams, StreamsSettings, tumbling
@@ -82,7 +82,7 @@ def first_batch(
     )
     query = plan(app.topology()).queries[0]
     admitted = admit(context, f"app-{query.name}", query, None)
-    limits = {first_limit(source) for source in admitted.admission.sources}
+    limits = {source.first_limit for source in admitted.admission.sources}
     assert len(limits) == 1
     return limits.pop()
 
@@ -114,5 +114,5 @@ def test_what_is_to_catch_up_only_and_an_unknown_spark_have_batches_of_one_size(
 def test_batches_that_are_small_anyhow_stay_as_they_are() -> None:
     assert can_be_raised("4.0.0") and can_be_raised("4.2.0")
     source = KafkaSource("127.0.0.1:1", ["a"], max_offsets_per_trigger=50, first_batch_records=50)
-    assert first_limit(source) is None
+    assert source.first_limit is None
     assert FIRST_BATCH_RECORDS == 20_000
