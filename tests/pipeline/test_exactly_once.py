@@ -22,7 +22,7 @@ from ottla.pipeline.sink.exactly_once import (
     write_batch_exactly_once,
     write_exactly_once,
 )
-from support.clients.confluent import produce
+from support.clients.confluent import eventually, produce
 from support.pipeline.pipeline_kills import PYTHON_SINK
 from support.servers.cluster import Cluster
 
@@ -284,3 +284,28 @@ def test_a_query_goes_from_one_writer_to_the_other(
         finish(started(frame, kafka, unique_name, tmp_path, topic=sink, **second))
 
     assert Counter(values(kafka, sink)) == Counter(b"%d %d" % (n, i) for n in range(4) for i in range(20))
+
+
+def test_a_query_that_is_stopped_in_a_batch_leaves_no_transaction_open(
+    spark: SparkSession, kafka: KafkaCluster, unique_name: str, tmp_path: Path
+) -> None:
+    """Consumers of committed records would wait behind it for the transaction's own time, five minutes."""
+    source, sink = f"{unique_name}-in", f"{unique_name}-out"
+    kafka.ensure_topics([Topic(source, 1), Topic(sink, 1)])
+    produce(kafka.bootstrap, source, [{"value": b"%d" % i, "partition": 0} for i in range(400)])
+    # A tenth of a second a row, by a call that leaves the thread's interrupt as it is.
+    pause = f.expr("java_method('java.util.concurrent.locks.LockSupport', 'parkNanos', 100000000L)")
+    frame = stream_from(spark, kafka.bootstrap, source).select(
+        source_column(), f.concat(f.coalesce(pause, f.lit("")), f.col("value").cast("string")).alias("value")
+    )
+
+    def end(*, committed: bool) -> int:
+        return kafka.ends_of([(sink, 0)], committed=committed)[sink, 0]
+
+    query = started(frame, kafka, unique_name, tmp_path, topic=sink)
+    try:
+        eventually(lambda: end(committed=False) > 0, "the transaction has records", QUERY_TIMEOUT_SECONDS)
+    finally:
+        query.stop()
+    eventually(lambda: end(committed=True) == end(committed=False), "the transaction has ended")
+    assert values(kafka, sink) == []

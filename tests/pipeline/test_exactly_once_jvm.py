@@ -174,10 +174,33 @@ def test_a_record_that_is_too_large_is_named_and_nothing_is_written(
     spark: SparkSession, sink: SinkSettings
 ) -> None:
     message = refusal(spark, sink, PLACE, b"a", os.urandom(4_000))
-    assert f"query {sink.query_name}, batch 7, unit in-0" in message
+    assert f"query {sink.query_name}, batch 7, unit in-0: topic {sink.topic}: " in message
     assert re.search("larger than the max message size|max.message.bytes is 2000", message)
     assert written(sink) == []
     assert write(spark, sink, PLACE, b"a")
+
+
+def test_records_as_large_as_the_topic_takes_are_written_by_producers_that_make_room(
+    spark: SparkSession, cluster: Cluster, unique_name: str
+) -> None:
+    """Kept producers keep the memory in which they held their records: an eighth of the heap, all in all."""
+    create_topic(cluster.bootstrap, unique_name, 1, {"max.message.bytes": "40000000"})
+    sink = SinkSettings(cluster.bootstrap, unique_name, Identity.SOURCE, unique_name)
+    large = 34 << 20
+    jvm: Any = spark._jvm
+    value = spark.sparkContext._gateway.new_array(jvm.byte, large)  # type: ignore[union-attr]
+
+    def producers() -> int:
+        threads = jvm.java.lang.Thread.getAllStackTraces().keySet()
+        return sum(f"producer-{unique_name}-sink-" in thread.getName() for thread in threads)
+
+    most = jvm.java.lang.Runtime.getRuntime().maxMemory() // 8 // large
+    for number in range(most + 2):
+        unit = opened(spark, sink, PLACE, f"in-{number}")
+        unit.send(sink.topic, None, None, None, value, None)
+        unit.commit()
+        assert producers() == min(number + 1, most)
+    assert KafkaCluster(cluster.bootstrap).end_positions(unique_name) == {0: 2 * (most + 2)}
 
 
 def test_options_that_java_lacks_leave_the_writing_to_python(spark: SparkSession, sink: SinkSettings) -> None:

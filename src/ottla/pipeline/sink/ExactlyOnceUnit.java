@@ -2,10 +2,12 @@ package ottla.pipeline;
 
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashSet;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
@@ -39,10 +41,15 @@ import org.apache.spark.SparkEnv;
  */
 public final class ExactlyOnceUnit {
     private static final int MOST_KEPT = 64;
+    /** A producer's pool of memory does not shrink, so those that have written much make room sooner. */
+    private static final long MOST_KEPT_BYTES = Runtime.getRuntime().maxMemory() / 8;
+    private static final long BUFFER_BYTES = 32L << 20;
     private static final int MOST_TOPICS = 10000;
     private static final String DRIVER = "driver";
     /** By unit: producers that have committed, the least recently used first. */
     private static final LinkedHashMap KEPT = new LinkedHashMap();
+    /** What the pools of the producers in KEPT may hold together; guarded by KEPT. */
+    private static long keptBytes = 0;
 
     final String where;
     /** The batch is in Kafka already: the rows that come are to be left alone. */
@@ -54,6 +61,7 @@ public final class ExactlyOnceUnit {
     private final Kept kept;
     private final Ledger ledger;
     private long beganNanos = 0;
+    private long sentBytes = 0;
     private boolean hasBegun = false;
     private boolean isDone;
     private boolean isFenced = false;
@@ -61,23 +69,47 @@ public final class ExactlyOnceUnit {
     /** A producer of a unit, and the unit's ledger as far as this process knows it. */
     private static final class Kept implements Callback {
         final KafkaProducer producer;
+        final long bufferBytes;
+        final long batchBytes;
         final Set topics = new HashSet();
         LedgerEntry entry = null;
-        /** The first error of a record: later ones are its consequences. */
+        /** The most that the producer's pool may hold after its transactions up to now. */
+        long poolBytes = 0;
+        /** The first error of a record, and that record's topic: later ones are its consequences. */
         volatile Exception failure = null;
+        volatile String failedTopic = null;
+        /** As many as the highest number of a partition that got a record says. */
+        private volatile int partitions = 0;
 
-        Kept(KafkaProducer producer) {
+        Kept(KafkaProducer producer, long bufferBytes, long batchBytes) {
             this.producer = producer;
+            this.bufferBytes = bufferBytes;
+            this.batchBytes = batchBytes;
         }
 
         public void onCompletion(RecordMetadata metadata, Exception error) {
-            if (error != null && failure == null) {
+            if (error == null) {
+                if (metadata.partition() >= partitions) {
+                    partitions = metadata.partition() + 1;
+                }
+            } else if (failure == null) {
+                failedTopic = metadata == null ? null : metadata.topic();
                 failure = error;
             }
         }
 
+        /** A transaction with so many bytes of keys and values is committed. */
+        void hasCommitted(long bytes) {
+            long held = Math.min(bufferBytes, bytes + batchBytes * partitions * topics.size());
+            poolBytes = Math.max(poolBytes, held);
+        }
+
         void close() {
-            producer.close(Duration.ZERO);
+            try {
+                producer.close(Duration.ZERO);
+            } catch (KafkaException error) {
+                // Its thread ends all the same.
+            }
         }
     }
 
@@ -129,6 +161,11 @@ public final class ExactlyOnceUnit {
                 kept.close();
             }
             throw named(error, where, options.bootstrap);
+        } catch (Error error) {
+            if (kept != null) {
+                kept.close();
+            }
+            throw error;
         }
     }
 
@@ -150,12 +187,19 @@ public final class ExactlyOnceUnit {
         properties.put("transaction.timeout.ms", String.valueOf(options.transactionTimeoutMs));
         // Java's producer would split a batch that the topic refuses into pieces of batch.size, for ever.
         Integer largest = ledger.largestBatchBytes();
-        if (largest != null && largest.intValue() < Integer.parseInt((String) properties.get("batch.size"))) {
-            properties.put("batch.size", String.valueOf(largest));
+        long batchBytes = Long.parseLong((String) properties.get("batch.size"));
+        long bufferBytes = BUFFER_BYTES;
+        if (largest != null) {
+            batchBytes = Math.min(batchBytes, largest.longValue());
+            // A record must fit into the buffer: one that the topic takes does.
+            long request = Long.parseLong((String) properties.get("max.request.size"));
+            bufferBytes += Math.min(request, largest.longValue());
         }
+        properties.put("batch.size", String.valueOf(batchBytes));
+        properties.put("buffer.memory", String.valueOf(bufferBytes));
         KafkaProducer producer =
             new KafkaProducer(properties, new ByteArraySerializer(), new ByteArraySerializer());
-        Kept kept = new Kept(producer);
+        Kept kept = new Kept(producer, bufferBytes, batchBytes);
         kept.topics.add(options.topic);
         try {
             producer.initTransactions();
@@ -208,6 +252,7 @@ public final class ExactlyOnceUnit {
                 beganNanos = System.nanoTime();
             }
             requireTopic(topic);
+            sentBytes += (key == null ? 0 : key.length) + (value == null ? 0 : value.length);
             kept.producer.send(new ProducerRecord(topic, partition, timestamp, key, value, headers), kept);
         } catch (RuntimeException error) {
             throw failed(error);
@@ -248,6 +293,7 @@ public final class ExactlyOnceUnit {
         }
         isDone = true;
         kept.entry = entry;
+        kept.hasCommitted(sentBytes);
         keep(options, group, kept);
     }
 
@@ -271,15 +317,22 @@ public final class ExactlyOnceUnit {
             return;
         }
         isDone = true;
+        // Spark interrupts the tasks of a query that is stopped. Until their transactions end, consumers of committed
+        // records wait, so the interrupt has to wait as well.
+        boolean isInterrupted = Thread.interrupted();
         try {
             // The transaction of a fenced producer has ended; the client may wait a minute for that.
-            if (hasBegun && !isFenced && !Thread.currentThread().isInterrupted()) {
+            if (hasBegun && !isFenced) {
                 kept.producer.abortTransaction();
             }
         } catch (RuntimeException error) {
             // It is fenced, or the broker away.
+        } finally {
+            kept.close();
+            if (isInterrupted) {
+                Thread.currentThread().interrupt();
+            }
         }
-        kept.close();
     }
 
     private void requireTopic(String topic) {
@@ -310,16 +363,17 @@ public final class ExactlyOnceUnit {
                 : "another attempt of the task has taken over";
             return new SinkError(where + ": " + reason + " (" + options.bootstrap + ")");
         }
-        return named(new KafkaException(cause.getMessage()), where, options.bootstrap);
+        String topic = cause == error || kept.failedTopic == null ? "" : ": topic " + kept.failedTopic;
+        return named(cause, where + topic, options.bootstrap);
     }
 
     private static boolean isFence(Throwable error) {
         return error instanceof ProducerFencedException || error instanceof InvalidProducerEpochException;
     }
 
-    private static RuntimeException named(RuntimeException error, String where, String bootstrap) {
+    private static RuntimeException named(Throwable error, String where, String bootstrap) {
         if (error instanceof SinkError || error instanceof InterruptException) {
-            return error;
+            return (RuntimeException) error;
         }
         Throwable cause = error;
         while (cause.getCause() != null && cause.getCause().getMessage() != null) {
@@ -334,26 +388,31 @@ public final class ExactlyOnceUnit {
 
     private static Kept take(SinkOptions options, String group) {
         synchronized (KEPT) {
-            return (Kept) KEPT.remove(keyOf(options, group));
+            Kept taken = (Kept) KEPT.remove(keyOf(options, group));
+            keptBytes -= taken == null ? 0 : taken.poolBytes;
+            return taken;
         }
     }
 
     private static void keep(SinkOptions options, String group, Kept kept) {
-        Kept replaced;
-        Kept oldest = null;
+        List left = new ArrayList();
         synchronized (KEPT) {
-            replaced = (Kept) KEPT.put(keyOf(options, group), kept);
-            if (KEPT.size() > MOST_KEPT) {
-                Iterator all = KEPT.values().iterator();
-                oldest = (Kept) all.next();
+            Kept replaced = (Kept) KEPT.put(keyOf(options, group), kept);
+            keptBytes += kept.poolBytes;
+            if (replaced != null) {
+                keptBytes -= replaced.poolBytes;
+                left.add(replaced);
+            }
+            Iterator all = KEPT.values().iterator();
+            while (KEPT.size() > MOST_KEPT || (KEPT.size() > 1 && keptBytes > MOST_KEPT_BYTES)) {
+                Kept oldest = (Kept) all.next();
                 all.remove();
+                keptBytes -= oldest.poolBytes;
+                left.add(oldest);
             }
         }
-        if (replaced != null) {
-            replaced.close();
-        }
-        if (oldest != null) {
-            oldest.close();
+        for (int i = 0; i < left.size(); i++) {
+            ((Kept) left.get(i)).close();
         }
     }
 

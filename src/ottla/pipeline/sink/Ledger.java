@@ -6,6 +6,7 @@ import java.util.Collection;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.ExecutionException;
@@ -40,8 +41,9 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  */
 final class Ledger {
     private static final long READ_SECONDS = 15;
-    /** One for each cluster that this process writes to. */
-    private static final Map ADMINS = new HashMap();
+    private static final int MOST_ADMINS = 16;
+    /** One for each cluster that this process writes to, the least recently used first. */
+    private static final LinkedHashMap ADMINS = new LinkedHashMap();
 
     private final SinkOptions options;
     private final String where;
@@ -56,10 +58,16 @@ final class Ledger {
     private static Admin admin(Map properties) {
         synchronized (ADMINS) {
             String key = String.valueOf(properties);
-            Admin found = (Admin) ADMINS.get(key);
+            Admin found = (Admin) ADMINS.remove(key);
             if (found == null) {
                 found = Admin.create(properties);
-                ADMINS.put(key, found);
+            }
+            ADMINS.put(key, found);
+            if (ADMINS.size() > MOST_ADMINS) {
+                Iterator all = ADMINS.values().iterator();
+                Admin oldest = (Admin) all.next();
+                all.remove();
+                oldest.close(Duration.ZERO);
             }
             return found;
         }

@@ -48,7 +48,11 @@ public final class LedgerEntry {
     static LedgerEntry parseRecord(String holder, byte[] value) {
         try {
             JsonNode fields = JSON.readTree(value);
-            return of(field(fields, "next").asLong(), fields);
+            JsonNode next = field(fields, "next");
+            if (!next.isIntegralNumber()) {
+                throw new IllegalArgumentException("next is " + next);
+            }
+            return of(next.asLong(), fields);
         } catch (Exception error) {
             throw new SinkError(holder + " (" + error.getMessage() + "): give the query another name");
         }

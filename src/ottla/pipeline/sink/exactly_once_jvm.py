@@ -53,6 +53,11 @@ def jvm_options(spark: SparkSession, settings: SinkSettings) -> dict[str, str] |
     """The options of the JVM's sink; None where Python has to write."""
     if getattr(spark, "_jvm", None) is None or spark.conf.get(CLASSES_PROPERTY, None) is None:
         return None
+    return java_options(settings)
+
+
+def java_options(settings: SinkSettings) -> dict[str, str] | None:
+    """The options as SinkOptions.java reads them; None if Java's client lacks one of the client options."""
     common: dict[str, str] = {}
     producer = dict(_PRODUCER_DEFAULTS)
     for name, value in settings.client_options.items():
