@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import re
+import time
 from dataclasses import replace
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -18,7 +21,7 @@ from ottla.pipeline.sink.exactly_once_jvm import jvm_options
 from ottla.pipeline.sink.exactly_once_ledger import ledger_topic, read_ledger, read_ledger_topic, unit_group
 from ottla.pipeline.sink.exactly_once_settings import Identity, SinkSettings
 from ottla.pipeline.sink.exactly_once_writer import TaskPlace
-from support.clients.confluent import create_topic
+from support.clients.confluent import create_topic, eventually
 from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.spark
@@ -201,6 +204,43 @@ def test_records_as_large_as_the_topic_takes_are_written_by_producers_that_make_
         unit.commit()
         assert producers() == min(number + 1, most)
     assert KafkaCluster(cluster.bootstrap).end_positions(unique_name) == {0: 2 * (most + 2)}
+
+
+def test_a_commit_that_is_interrupted_leaves_no_transaction_open(
+    spark: SparkSession, sink: SinkSettings
+) -> None:
+    """Interrupted at random, as by the end of a query: rows are there if the commit says so."""
+    kafka = KafkaCluster(sink.bootstrap)
+    places = [(topic, p) for topic in (sink.topic, ledger_topic(sink.query_name)) for p in (0, 1)][:3]
+    chance = random.Random(1)
+    jvm: Any = spark._jvm
+    done, seconds = [], 0.05
+
+    for batch in range(40):
+        unit = opened(spark, sink, replace(PLACE, batch_id=batch))
+        send(unit, sink.topic, b"%d" % batch)
+        # The first commits are not interrupted, and say how long one takes.
+        after = chance.uniform(0, seconds) if batch > 4 else 0.0
+        interrupt = Timer(after, jvm.java.lang.Thread.currentThread().interrupt)
+        begin = time.monotonic()
+        if after:
+            interrupt.start()
+        try:
+            unit.commit()
+            done.append(b"%d" % batch)
+            seconds = time.monotonic() - begin
+        except Py4JJavaError as error:
+            assert "Interrupt" in str(error.java_exception)
+        finally:
+            if after:
+                interrupt.join()
+            jvm.java.lang.Thread.interrupted()
+            unit.abort()
+        eventually(
+            lambda: kafka.ends_of(places) == kafka.ends_of(places, committed=False), "no transaction is open"
+        )
+
+    assert written(sink) == sorted(done)
 
 
 def test_options_that_java_lacks_leave_the_writing_to_python(spark: SparkSession, sink: SinkSettings) -> None:

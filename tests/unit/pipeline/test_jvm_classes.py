@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+import subprocess
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from ottla.pipeline.spark import jvm_classes
 from ottla.pipeline.spark.java_runtime import find_java
 from ottla.pipeline.spark.jvm_classes import classes_jar
 from ottla.pipeline.spark.session import installed_spark
 from ottla.pipeline.spark.spark_jars import kafka_connector_jars
+
+MISCOMPILED = """
+public final class Miscompiled {
+    static void twoCatchesInALoop() {
+        boolean isInterrupted = false;
+        try {
+            while (true) {
+                try {
+                    System.gc();
+                    return;
+                } catch (IllegalStateException error) {
+                    if (isInterrupted) {
+                        throw error;
+                    }
+                } catch (IllegalArgumentException error) {
+                    isInterrupted = true;
+                }
+            }
+        } finally {
+            System.gc();
+        }
+    }
+}
+"""
 
 
 @pytest.fixture
@@ -42,6 +68,21 @@ def test_other_jars_get_a_jar_of_their_own_or_none(jars: Sequence[Path]) -> None
     home, _ = installed_spark()
     assert classes_jar(find_java(), home, [jar for jar in jars if "kafka-clients" not in jar.name]) is None
     assert classes_jar(find_java(), home, jars) is not None
+
+
+def test_a_class_that_the_jvm_refuses_makes_no_jar(jars: Sequence[Path], tmp_path: Path) -> None:
+    """Janino compiles this, and the JVM would only look at it when a task uses it."""
+    builder = Path(jvm_classes.__file__).with_name("BuildJar.java").read_text(encoding="utf-8")
+    class_path = [installed_spark()[0] / "jars" / "*", *jars]
+    made = tmp_path / "made.jar"
+
+    with pytest.raises(subprocess.CalledProcessError) as failure:
+        jvm_classes._build(
+            made, {"BuildJar.java": builder, "Miscompiled.java": MISCOMPILED}, find_java(), class_path
+        )
+
+    assert b"VerifyError" in failure.value.stderr
+    assert not made.exists()
 
 
 def test_a_cache_that_cannot_be_written_leaves_no_jar(

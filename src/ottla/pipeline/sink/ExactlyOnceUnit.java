@@ -297,16 +297,29 @@ public final class ExactlyOnceUnit {
         keep(options, group, kept);
     }
 
-    /** The answer to a commit may be late; it is asked for until the transaction's own time is over. */
+    /**
+     * The answer to a commit may be late; it is asked for until the transaction's own time is over. An interrupt has to
+     * wait for it: left at this point, the transaction could neither be ended otherwise, nor would it end soon.
+     */
     private void commitTransaction() {
-        while (true) {
-            try {
-                kept.producer.commitTransaction();
-                return;
-            } catch (TimeoutException error) {
-                if (isOverdue()) {
-                    throw error;
+        boolean isInterrupted = false;
+        try {
+            while (true) {
+                try {
+                    kept.producer.commitTransaction();
+                    return;
+                } catch (KafkaException error) {
+                    if (error instanceof InterruptException) {
+                        isInterrupted = true;
+                        Thread.interrupted();
+                    } else if (!(error instanceof TimeoutException) || isOverdue()) {
+                        throw error;
+                    }
                 }
+            }
+        } finally {
+            if (isInterrupted) {
+                Thread.currentThread().interrupt();
             }
         }
     }

@@ -13,7 +13,12 @@ import org.codehaus.commons.compiler.util.resource.Resource;
 import org.codehaus.janino.ClassLoaderIClassLoader;
 import org.codehaus.janino.Compiler;
 
-/** Compiles ottla's classes for Spark's JVM into a jar: the jar, then the sources. jvm_classes.py runs it. */
+/**
+ * Compiles ottla's classes for Spark's JVM into a jar: the jar, then the sources. jvm_classes.py runs it.
+ *
+ * Janino can compile what the JVM then refuses (a VerifyError for two catches in a loop, for one), and the JVM looks
+ * at a class only when it is used. So each class is loaded here, and a jar with a wrong one is not made.
+ */
 public final class BuildJar {
     /** The oldest class files in which the static methods of interfaces can be called. */
     private static final int CLASS_FILES_OF_JAVA = 8;
@@ -31,6 +36,7 @@ public final class BuildJar {
         compiler.setDebugLines(true);
         compiler.setClassFileCreator(new MapResourceCreator(classes));
         compiler.compile(sources);
+        verify(classes);
         JarOutputStream jar = new JarOutputStream(new FileOutputStream(arguments[0]));
         for (Iterator entries = new TreeMap(classes).entrySet().iterator(); entries.hasNext();) {
             Map.Entry entry = (Map.Entry) entries.next();
@@ -39,5 +45,30 @@ public final class BuildJar {
             jar.closeEntry();
         }
         jar.close();
+    }
+
+    private static void verify(Map classes) throws Exception {
+        ClassLoader loader = new Loader(classes);
+        for (Iterator names = classes.keySet().iterator(); names.hasNext();) {
+            String file = (String) names.next();
+            Class.forName(file.substring(0, file.length() - ".class".length()).replace('/', '.'), true, loader);
+        }
+    }
+
+    private static final class Loader extends ClassLoader {
+        private final Map classes;
+
+        Loader(Map classes) {
+            super(Compiler.class.getClassLoader());
+            this.classes = classes;
+        }
+
+        protected Class findClass(String name) throws ClassNotFoundException {
+            byte[] bytes = (byte[]) classes.get(name.replace('.', '/') + ".class");
+            if (bytes == null) {
+                throw new ClassNotFoundException(name);
+            }
+            return defineClass(name, bytes, 0, bytes.length);
+        }
     }
 }

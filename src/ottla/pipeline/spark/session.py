@@ -255,7 +255,7 @@ def begin_session(
     own_classes = classes_jar(java, spark_home, jars)
     if own_classes is not None:
         jars.append(own_classes)
-        wanted[CLASSES_PROPERTY] = own_classes.name
+        wanted |= _classes_property(wanted, own_classes)
     local_files = None
     if settings.jars is None and _on_one_machine(master):
         local_files = local_files_jar(progress)
@@ -311,6 +311,13 @@ def installed_spark() -> tuple[Path, str]:
 def is_connect_master(master: str) -> bool:
     """Whether a master is the address of a Spark Connect server."""
     return master.startswith("sc://")
+
+
+def _classes_property(wanted: Mapping[str, str], classes: Path) -> dict[str, str]:
+    """The property that says that JVMs have ottla's classes; none where `spark.jars` is the user's own."""
+    if "spark.jars" in wanted and not _in_one_jvm(wanted["spark.master"]):
+        return {}
+    return {CLASSES_PROPERTY: classes.name}
 
 
 def _on_one_machine(master: str) -> bool:
