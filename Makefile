@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install install-dev run test lint types contracts reference conformance drills simulate bench clean
+.PHONY: install install-dev run test lint types contracts reference conformance drills simulate bench dist clean
 
 install: .venv/.runtime
 install-dev: .venv/.dev
@@ -38,8 +38,8 @@ test: install-dev lint types contracts
 	$(BIN)/python -m pytest -n $(PROCESSES) --maxprocesses 8
 
 lint: install-dev
-	$(BIN)/ruff check src tests bench tools conformance
-	$(BIN)/ruff format --check src tests bench tools conformance
+	$(BIN)/ruff check src tests bench tools conformance examples
+	$(BIN)/ruff format --check src tests bench tools conformance examples
 
 types: install-dev
 	$(BIN)/mypy
@@ -47,9 +47,18 @@ types: install-dev
 contracts: install-dev
 	$(BIN)/lint-imports
 
+# Source distribution and wheel, into dist/
+dist: .venv/.build
+	$(BIN)/python tools/build_distributions.py
+
 # docs/reference, from the tables of settings
 reference: install-dev
 	$(BIN)/python tools/generate_reference.py
+
+.PHONY: commands
+# docs/commands.md and the manual pages in docs/man, from the commands; the shown lines run on a real broker
+commands: install-dev
+	$(BIN)/python tools/generate_commands.py
 
 # ottla's tests on both brokers, then other projects' suites (only these: .venv/bin/python -m conformance).
 conformance: install-dev
@@ -62,7 +71,7 @@ SEEDS ?= 0..20000
 
 drills: install-dev
 	OTTLA_EXPLORE=deep $(BIN)/python -m pytest tests/crash --long -s
-	$(BIN)/python -m pytest tests/pipeline tests/unit tests/simulation --long -m long
+	$(BIN)/python -m pytest tests/pipeline tests/unit tests/simulation tests/testing tests/packages --long -m long
 
 simulate: install-dev
 	OTTLA_EXPLORE=deep $(BIN)/python -m pytest tests/property --timeout=7200
@@ -72,4 +81,4 @@ bench: install-dev
 	$(BIN)/python -m bench
 
 clean:
-	rm -rf .venv build src/*.egg-info
+	rm -rf .venv build dist src/*.egg-info

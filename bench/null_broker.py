@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, cast
 
-from ottla.cli.event_loop import loop_factory
+from ottla.cli.frame.event_loop import loop_factory
 from ottla.protocol import single_partition_fetch, single_partition_produce
 from ottla.protocol.apis import ApiKey, request_class
 from ottla.protocol.headers import decode_request_header, encode_response

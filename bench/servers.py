@@ -217,11 +217,18 @@ def _prepare_kafka(workspace: Path, settings: Mapping[str, str]) -> tuple[int, S
     return kafka.port, kafka.server.command
 
 
+def compile_ottla() -> None:
+    """Compile ottla's modules, as pip leaves an installed package.
+
+    Without it, each start under PYTHONDONTWRITEBYTECODE compiles anew.
+    """
+    compileall.compile_dir(Path(ottla.__file__).parent, quiet=2)
+
+
 def _prepare_ottla(
     workspace: Path, settings: Mapping[str, str], python_flags: Sequence[str]
 ) -> tuple[int, Sequence[str]]:
-    # As pip leaves an installed package: without it, each start under PYTHONDONTWRITEBYTECODE compiles anew.
-    compileall.compile_dir(Path(ottla.__file__).parent, quiet=2)
+    compile_ottla()
     port = free_port()
     command = [sys.executable, *python_flags, "-m", "ottla", "broker", "--data", str(workspace / "data")]
     command += ["--listen", f"{HOST}:{port}"]

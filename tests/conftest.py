@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from support.exploration import DEEP
 from support.servers.apache_kafka import ApacheKafka
 from support.servers.cluster import Cluster
 from support.servers.clusters import ClusterPlan, NodeCluster, combined, start_cluster
@@ -26,6 +28,13 @@ if TYPE_CHECKING:
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 TAKES_MINUTES = "takes minutes: `make conformance` or `make drills` runs it"
+
+# The same examples in each run of `make test`, others in each of `make simulate` and `make drills`. No test
+# asserts a time: an example of a millisecond takes a quarter of a second when the machine is busy.
+settings.register_profile(
+    "ottla", derandomize=not DEEP, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("ottla")
 
 # The processes of a run, and the seconds it took.
 pytest_plugins = ("support.suite.processes", "support.suite.budgets")

@@ -17,8 +17,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ottla.broker.config import BROKER_TABLE
-from ottla.cli.broker import DEFAULT_LISTEN
+from ottla.broker.config import (
+    ADD_SCRAM,
+    ALLOW_EVERYONE_IF_NO_ACL_FOUND,
+    BROKER_TABLE,
+    SSL_PRINCIPAL_SPIFFE,
+    SUPER_USERS,
+)
+from ottla.cli.servers.broker_options import DEFAULT_LISTEN
 from ottla.client.java_names import unsupported_properties
 from ottla.config.setting import Setting, Table, UpdateMode
 from ottla.core.decisions.config_changes import group_setting_bounds
@@ -150,14 +156,19 @@ def broker_page() -> str:
     sections.append(
         Section("Schema validation", list(SCHEMA_VALIDATION_BROKER_SETTINGS.values()), "Confluent's.")
     )
+    sections.append(
+        Section("Authorizer", [SUPER_USERS, ALLOW_EVERYONE_IF_NO_ACL_FOUND], "Of Kafka's StandardAuthorizer.")
+    )
+    sections.append(Section("Formatting", [ADD_SCRAM], "ottla's own: what an empty directory begins with."))
+    sections.append(Section("Names of certificates", [SSL_PRINCIPAL_SPIFFE], "ottla's own."))
     without = [each for each in BROKER_SETTINGS.values() if not has_effect(each.name)]
     sections.append(
         Section(
             "Without effect",
             without,
             "Settings of Apache Kafka that are read, checked and shown by DescribeConfigs, so that a file "
-            "written for Kafka works, and that change nothing: ottla has no TLS, SASL, remote storage or "
-            "plugins yet, and does not need the others.",
+            "written for Kafka works, and that change nothing: ottla has no remote storage or plugins yet, "
+            "and does not need the others.",
         )
     )
     how = HOW.format(

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from bench.scenarios import (
     beside,
     catch_up,
+    commands,
     connections,
     consuming,
+    fixture,
     latency,
     life,
+    listing,
     pipeline,
     producing,
     replicated,
@@ -29,11 +32,14 @@ _FAMILIES = (
     unified_logging,
     sizes,
     life,
+    fixture,
     replicated,
     connections,
     catch_up,
     beside,
+    listing,
     services,
+    commands,
     pipeline,
 )
 

@@ -23,7 +23,10 @@ RECOVERY_TIMEOUT_SECONDS = 600.0
 
 def _recovery(turn: Turn) -> dict[str, float]:
     # Without checkpoints of what was synced the whole log is to be checked, on both sides alike.
-    settings = {"log.flush.offset.checkpoint.interval.ms": "86400000"}
+    settings = {
+        "log.initial.task.delay.ms": "86400000",
+        "log.flush.offset.checkpoint.interval.ms": "86400000",
+    }
     record_bytes = 1_000
     records = turn.size(10) * BYTES_PER_GIBIBYTE // record_bytes
     prepared = prepare(

@@ -138,7 +138,7 @@ def test_plain_bytes_are_refused_and_nothing_of_their_batch_is_kept(
     good = payload_of("avro", client, topic, "TopicNameStrategy", tmp_path)
     records = [{"value": good}, {"value": b"plain bytes"}, {"value": good}]
     with pytest.raises(KafkaException) as failure:
-        produce(validating.bootstrap, topic, records, compression_type=codec, linger_ms=200)
+        produce(validating.bootstrap, topic, records, compression_type=codec, linger_ms=30_000)  # one batch
     assert failure.value.args[0].code() in (KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD)
     assert end_offset(validating.bootstrap, topic) == 0
 

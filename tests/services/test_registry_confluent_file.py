@@ -32,7 +32,7 @@ schema.registry.group.id=confluent-file
 """
     )
     log_path = tmp_path / "registry.log"
-    command = [sys.executable, "-m", "ottla", "registry", "--config", str(file)]
+    command = [sys.executable, "-m", "ottla", "registry", "--config", str(file), "--allow-anonymous"]
     server = ServerProcess(command, "ottla registry ready", log_path)
     try:
         server.start()
@@ -61,7 +61,7 @@ def test_protection_that_is_not_there_ends_it_before_it_listens(tmp_path: Path) 
     )
     assert ended.returncode != 0
     assert ended.stdout == ""
-    assert f"{file}:2: authentication.method=BASIC: clients are not authenticated here" in ended.stderr
+    assert f"{file}:2: authentication.method=BASIC: it needs ottla.authentication.users.file" in ended.stderr
 
 
 def test_a_client_property_that_no_client_knows_ends_it(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ class CoreDice:
     def below(self, limit: int) -> int:
         return self._random.randrange(limit)
 
-    def topic_id(self) -> UUID:
+    def new_id(self) -> UUID:
         return UUID(int=self._random.getrandbits(128), version=4)
 
 

@@ -25,12 +25,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.config import BrokerConfig
+from ottla.broker.authorization import Authorization, OpenAuthorization
+from ottla.broker.config import AuthorizerRules, BrokerConfig
 from ottla.broker.controller.controller import Controller
 from ottla.broker.controller.controller_channel import ControllerChannel
 from ottla.broker.controller.controller_registration import register_controller
 from ottla.broker.controller.controller_work import ControllerWork
 from ottla.broker.controller.lifecycle import BrokerLifecycle, RegistrationRefused
+from ottla.broker.controller.metadata_formatting import bootstrap_records
 from ottla.broker.controller.metadata_quorum import MetadataQuorum
 from ottla.broker.coordinators.coordinator_partitions import CoordinatorPartitions
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
@@ -38,12 +40,14 @@ from ottla.broker.coordinators.producer_ids import ProducerIdSource
 from ottla.broker.coordinators.share_coordinator import ShareCoordinator
 from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from ottla.broker.handlers.table import broker_table, controller_table
-from ottla.broker.listeners import Listener
-from ottla.broker.network.context import RequestContext
+from ottla.broker.listeners import PLAINTEXT, PROTOCOLS, SASL_PROTOCOLS, TLS_PROTOCOLS, Listener
+from ottla.broker.network.connection import Dispatch
+from ottla.broker.network.context import ANONYMOUS, RequestContext
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.server import ListenError, Server, bind
 from ottla.broker.peers.broker_requests import BrokerRequests
 from ottla.broker.peers.peers import PeerAddress, PeerConnections
+from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.replication.internal_appends import InternalAppends
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.replication.produced_appends import ProducedAppends
@@ -52,6 +56,7 @@ from ottla.broker.replication.replication import Replication
 from ottla.broker.share.share_persister import ShareStatePersister
 from ottla.broker.supervisor import Supervisor
 from ottla.config.errors import ConfigError, UserError
+from ottla.config.setting import Setting
 from ottla.core.decisions.topic_names import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from ottla.core.image.image import EndpointImage, MetadataDelta, MetadataImage
 from ottla.core.replica.fetch_sessions import FetchSessionCache
@@ -61,6 +66,12 @@ from ottla.storage.errors import StorageError
 from ottla.storage.log_directory import META_PROPERTIES, LogDirectory
 
 if TYPE_CHECKING:
+    import ssl
+
+    from ottla.broker.network.tls_connection import ListenerTls
+    from ottla.broker.peers.login import NodeLogin
+    from ottla.broker.quotas.address_quotas import AddressQuotas
+    from ottla.broker.security.node_tls import NodeTls
     from ottla.broker.share.share_partitions import SharePartitions
 
 log = logging.getLogger("ottla.broker")
@@ -84,7 +95,28 @@ class Broker:
         self.loop = asyncio.get_running_loop()
         self.failed = False
         self._on_failure = on_failure
-        self.peers = PeerConnections(f"ottla-{config.node_id}")
+        self.tls: NodeTls | None = None
+        """The TLS of the listeners and towards other nodes; None where all is plaintext."""
+        self.peers = PeerConnections(
+            f"ottla-{config.node_id}",
+            self._login_at(
+                config.inter_broker_listener_name,
+                config.inter_broker_protocol,
+                broker_settings.SASL_MECHANISM_INTER_BROKER_PROTOCOL,
+            ),
+            lambda: self._tls_towards(config.inter_broker_listener_name),
+        )
+        """Connections to other brokers."""
+        self.controller_peers = PeerConnections(
+            f"ottla-{config.node_id}",
+            self._login_at(
+                config.controller_listener.name,
+                config.controller_listener.security_protocol,
+                broker_settings.SASL_MECHANISM_CONTROLLER_PROTOCOL,
+            ),
+            lambda: self._tls_towards(config.controller_listener.name),
+        )
+        """Connections to controllers."""
         self.broker_requests = BrokerRequests(self, self.peers)
         self.supervisor = Supervisor(self._task_died)
         """Owns the background tasks of the broker."""
@@ -96,6 +128,11 @@ class Broker:
         self.controller_work = ControllerWork(self)
         self.lifecycle = BrokerLifecycle(self)
         self.server = Server(config, self._task_died)
+        self.client_quotas = ClientQuotas(config, self.loop)
+        self._address_quotas: AddressQuotas | None = None
+        self.authorization: Authorization = OpenAuthorization()
+        """Decides what clients may do."""
+        self._acls_are_read: Callable[[], None] = lambda: None
         self.fetch_sessions = FetchSessionCache(
             config[broker_settings.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], min_eviction_ms=120_000
         )
@@ -132,6 +169,7 @@ class Broker:
         """
         broker = cls(config, on_failure)
         try:
+            broker._read_keys()
             broker._bind()
             await broker._open(cluster_id)
             await broker._join()
@@ -208,6 +246,19 @@ class Broker:
 
     # -- start ------------------------------------------------------------------------------------------
 
+    def _read_keys(self) -> None:
+        """Read keys and certificates first: without them nothing may be written, and nobody connects."""
+        listening, connecting = self.config.all_listeners, self.config.peer_listeners
+        if any(each.security_protocol in TLS_PROTOCOLS for each in (*listening, *connecting)):
+            # Imported where it is used: a start without TLS does not pay for it.
+            from ottla.broker.security.node_tls import NodeTls
+
+            self.tls = NodeTls(self.config, listening, connecting)
+
+    def _tls_towards(self, listener_name: str) -> ssl.SSLContext | None:
+        found = None if self.tls is None else self.tls.of_listener(listener_name)
+        return None if found is None else found.client_context
+
     def _bind(self) -> None:
         config = self.config
         for listener in (*config.listeners, *config.controller_listeners):
@@ -226,17 +277,56 @@ class Broker:
         ):
             from ottla.broker.controller.cluster_identity import identify_cluster
 
-            cluster_id = await identify_cluster(config, self.peers)
+            cluster_id = await identify_cluster(config, self.controller_peers)
         self.log_directory = LogDirectory.open(
             config.log_directory, node_id=config.node_id, cluster_id=cluster_id
         )
         spawn = self.controller_supervisor.spawn
         self.quorum = MetadataQuorum.open(
-            self.log_directory, config, self.peers, now_ms=self.now_ms, spawn=spawn
+            self.log_directory, config, self.controller_peers, now_ms=self.now_ms, spawn=spawn
         )
         self.controller = await Controller.open(self.quorum, config, now_ms=self.now_ms, spawn=spawn)
+        self._take_quotas()
+        self._measure_requests()
+        self.controller.add_listener(self._follow_quotas)
+        if self.tls is not None:
+            self.controller.add_listener(self._follow_tls)
+            self.controller_supervisor.spawn("follow-tls-keys", self.tls.run())
+        if config.authorizer is not None:
+            self._authorize(config.authorizer)
         if config.is_controller:
             self.controller_work.start()
+
+    def _authorize(self, rules: AuthorizerRules) -> None:
+        """Decide by the metadata's ACLs once this node has all of it; until then only super users may."""
+        # Imported where it is used: a start without an authorizer does not pay for it.
+        from ottla.broker.security.acl_authorization import AclAuthorization
+
+        authorization = AclAuthorization(
+            rules.super_users,
+            allow_if_no_acl=rules.allow_if_no_acl,
+            image=self.image,
+            flood_log=self.server.flood_log,
+        )
+        self.authorization = authorization
+        self._acls_are_read = authorization.begin
+        self.controller.add_listener(authorization.follow)
+        if self.quorum.alone:
+            authorization.begin()
+            return
+        if not self.config.is_broker:  # a broker's start waits for the metadata anyway
+            self.controller_supervisor.spawn("read-acls", self._until_acls_are_read())
+        protocols = (self.config.inter_broker_protocol, self.config.controller_listener.security_protocol)
+        if ANONYMOUS not in rules.super_users and PLAINTEXT in protocols:
+            log.warning(
+                "nodes reach each other without a login, as %s, which is not in super.users: unless ACLs let "
+                "it in, other nodes refuse this one",
+                ANONYMOUS,
+            )
+
+    async def _until_acls_are_read(self) -> None:
+        await self.controller.wait_until_caught_up()
+        self._acls_are_read()
 
     async def _join(self) -> None:
         """Take part in the quorum, then in the cluster."""
@@ -287,6 +377,7 @@ class Broker:
                     "controllers"
                 )
             await caught_up
+            self._acls_are_read()
         finally:
             caught_up.cancel()
             met_stranger.cancel()
@@ -326,6 +417,34 @@ class Broker:
         self.transactions.on_metadata(delta)
         self.lifecycle.on_metadata(delta)
 
+    def _follow_tls(self, delta: MetadataDelta) -> None:
+        if delta.broker_configs_changed and self.tls is not None:
+            self.tls.settings_changed()
+
+    def _follow_quotas(self, delta: MetadataDelta) -> None:
+        if delta.quotas_changed:
+            self._take_quotas()
+            self._measure_requests()
+
+    def _take_quotas(self) -> None:
+        quotas = self.image.client_quotas
+        self.client_quotas.take_limits(self.image)
+        if self._address_quotas is None and any("ip" in dict(entity) for entity in quotas):
+            from ottla.broker.quotas.address_quotas import AddressQuotas
+
+            self._address_quotas = AddressQuotas(self.config, self.server, self.controller_supervisor.spawn)
+        if self._address_quotas is not None:
+            self._address_quotas.take_limits(self.image)
+
+    def _measure_requests(self) -> None:
+        """Measure the requests of clients while a quota asks for that."""
+        if not self.client_quotas.limits_request_time:
+            self.server.wrap_dispatch(None)
+            return
+        from ottla.broker.quotas.request_time import MeasuredDispatch
+
+        self.server.wrap_dispatch(lambda dispatch: MeasuredDispatch(dispatch, self.client_quotas))
+
     def _reload_coordinators(self) -> None:
         for coordinator in (self.groups, self.transactions, self.share_coordinator):
             coordinator.shards.reload_all()
@@ -342,12 +461,61 @@ class Broker:
 
     async def _listen(self, listeners: Iterable[Listener], *, for_controller: bool) -> None:
         dispatcher = self._controllers_requests if for_controller else self._clients_requests
+        if self.tls is not None:  # the metadata may have newer settings than the file
+            await asyncio.to_thread(self.tls.refresh)
         for listener in listeners:
-            await self.server.listen(listener.name, self._sockets[listener.name], dispatcher)
+            bound = self._sockets[listener.name]
+            tls = None if self.tls is None else self.tls.of_listener(listener.name)
+            if listener.security_protocol in SASL_PROTOCOLS:
+                await self._listen_with_sasl(listener, bound, dispatcher, tls)
+            else:
+                await self.server.listen(listener.name, bound, dispatcher, tls=tls)
+
+    async def _listen_with_sasl(
+        self, listener: Listener, bound: socket.socket, dispatch: Dispatch, tls: ListenerTls | None
+    ) -> None:
+        # Imported where it is used: a start without SASL does not pay for it.
+        from ottla.broker.sasl_settings import enabled_mechanisms
+        from ottla.broker.security.credentials import MetadataCredentials
+        from ottla.broker.security.sasl_listener import SaslListener
+        from ottla.core.security.sasl.oauthbearer import OAUTHBEARER
+
+        validator = None
+        if OAUTHBEARER in enabled_mechanisms(self.config.layers, listener.name):
+            from ottla.broker.security.bearer_validators import bearer_validator
+
+            validator = bearer_validator(self.config.layers, listener.name)
+            self.controller_supervisor.spawn(f"keys-of-{listener.name}", validator.run())
+        sasl = SaslListener(
+            listener.name,
+            dispatch,
+            self.config,
+            MetadataCredentials(self, lambda: bootstrap_records(self.log_directory.path)),
+            self.now_ms,
+            self.server.flood_log,
+            validator,
+        )
+        limit_bytes = self.config.layers.for_listener(
+            listener.name, broker_settings.SASL_SERVER_MAX_RECEIVE_SIZE
+        )
+        await self.server.listen(listener.name, bound, sasl, limit_bytes, tls)
+
+    def _login_at(self, listener_name: str, protocol: str, mechanism: Setting[str]) -> NodeLogin | None:
+        """The login of this node at others' listener of this name; None where the listener asks for none."""
+        if protocol not in SASL_PROTOCOLS or not self.config.reaches_nodes:
+            return None
+        from ottla.broker.security.node_logins import node_login
+
+        return node_login(self.config, listener_name, self.config[mechanism])
 
     def _endpoints(self, listeners: Iterable[Listener]) -> list[EndpointImage]:
         return [
-            EndpointImage(each.name, each.host, each.port or self.ports.get(each.name, 0))
+            EndpointImage(
+                each.name,
+                each.host,
+                each.port or self.ports.get(each.name, 0),
+                PROTOCOLS.index(each.security_protocol),
+            )
             for each in listeners
         ]
 
@@ -389,6 +557,7 @@ class Broker:
         await self.controller_supervisor.stop()
         await self.server.stop()
         self.peers.close()
+        self.controller_peers.close()
         for bound in self._sockets.values():
             bound.close()
         directory = getattr(self, "log_directory", None)
@@ -416,6 +585,7 @@ class Broker:
         await self.server.stop()
         await self.controller_supervisor.stop()
         self.peers.close()
+        self.controller_peers.close()
         try:
             self.log_directory.close(clean=not self.failed, broker_epoch=self.lifecycle.broker_epoch)
         except OSError as problem:

@@ -9,13 +9,21 @@ static ones.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from ottla.broker.listeners import BROKER, CONTROLLER, Listener, Listeners, read_listeners
+from ottla.broker.listeners import (
+    BROKER,
+    CONTROLLER,
+    SASL_PROTOCOLS,
+    TLS_PROTOCOLS,
+    Listener,
+    Listeners,
+    read_listeners,
+)
 from ottla.broker.quorum_addresses import read_quorum_addresses
-from ottla.config.setting import Setting, Table
+from ottla.config.setting import LOW, Setting, Table, boolean, password, string
 from ottla.config.settings import Settings
 from ottla.config.sources import Given, from_mapping, texts
 from ottla.core.image.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
@@ -29,6 +37,7 @@ from ottla.core.settings.broker_settings import (
 )
 from ottla.core.settings.config_layers import BrokerLayers, GroupConfig, TopicConfig
 from ottla.core.settings.schema_validation_settings import SCHEMA_VALIDATION_BROKER_SETTINGS
+from ottla.protocol.schema import Message
 
 log = logging.getLogger("ottla.broker")
 
@@ -37,13 +46,49 @@ T = TypeVar("T")
 REPLICA_SELECTORS: Final = frozenset({"org.apache.kafka.common.replica.RackAwareReplicaSelector"})
 """The class of Kafka that is known here; without a class, consumers read from leaders."""
 
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""Kafka's authorizer by ACLs in the metadata, which is the one that is served."""
+# Kafka's authorizer reads these two, which are in no table of Kafka's broker.
+SUPER_USERS: Final = string(
+    "super.users", "", "Principals that may do everything, as `User:alice;User:bob`: semicolons, not commas."
+)
+ALLOW_EVERYONE_IF_NO_ACL_FOUND: Final = boolean(
+    "allow.everyone.if.no.acl.found",
+    False,
+    "Whether everyone may do everything where there is no ACL.",
+)
+
+ADD_SCRAM: Final = password.optional(
+    "ottla.format.add.scram",
+    "The first users of a new cluster, as `kafka-storage format --add-scram` takes them: "
+    "`SCRAM-SHA-256=[name=alice,password=secret]`, a semicolon between two. Every controller needs the same.",
+)
+
+SSL_PRINCIPAL_SPIFFE: Final = boolean(
+    "ottla.ssl.principal.spiffe",
+    False,
+    "Whether a client certificate's SPIFFE id, where it has one, is the name of its principal.",
+    importance=LOW,
+)
+
 BROKER_TABLE: Final = Table(
     title="ottla broker",
     settings={
         **{name: setting for name, setting in BROKER_SETTINGS.items() if name not in DYNAMIC_ONLY},
         **SCHEMA_VALIDATION_BROKER_SETTINGS,
+        **{
+            each.name: each
+            for each in (SUPER_USERS, ALLOW_EVERYONE_IF_NO_ACL_FOUND, ADD_SCRAM, SSL_PRINCIPAL_SPIFFE)
+        },
     },
-    prefixes=(LISTENER_PREFIX, "config.providers.", "rsm.config.", "rlmm.config."),
+    # Java's system properties of OAUTHBEARER are settings here (oauthbearer_settings.py).
+    prefixes=(
+        LISTENER_PREFIX,
+        "config.providers.",
+        "rsm.config.",
+        "rlmm.config.",
+        "org.apache.kafka.sasl.oauthbearer.",
+    ),
     variables="OTTLA_BROKER_",
     base_name=without_listener,
 )
@@ -72,7 +117,11 @@ class BrokerConfig:
         self.quorum_voters: Mapping[int, Address] = quorum.voters
         self.quorum_bootstrap_servers = quorum.bootstrap_servers
         self.quorum_alone = quorum.alone
+        self._require_sasl_settings(settings)
+        _require_tls_settings(settings, self.layers, (*self._listeners.all, *self.peer_listeners))
         self.log_directory = _log_directory(settings)
+        self.authorizer = _read_authorizer(settings)
+        """The rules of the authorizer; None without one."""
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, str]) -> BrokerConfig:
@@ -106,6 +155,11 @@ class BrokerConfig:
         return self._listeners.broker
 
     @property
+    def all_listeners(self) -> tuple[Listener, ...]:
+        """The listeners of the broker and of the controller."""
+        return self._listeners.all
+
+    @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
         """The addresses that clients are given; a port of 0 stands for the one that was bound."""
         return self._listeners.advertised
@@ -128,7 +182,24 @@ class BrokerConfig:
     @property
     def inter_broker_listener_name(self) -> str:
         """The listener that brokers use among themselves."""
-        return self._listeners.inter_broker_name
+        return self._listeners.inter_broker.name
+
+    @property
+    def peer_listeners(self) -> tuple[Listener, ...]:
+        """The listeners by which this node reaches other nodes: the brokers' own, and the controllers'."""
+        if self.is_broker:
+            return self._listeners.inter_broker, self._listeners.controller
+        return (self._listeners.controller,)
+
+    @property
+    def inter_broker_protocol(self) -> str:
+        """The security protocol of that listener."""
+        return self._listeners.inter_broker.security_protocol
+
+    @property
+    def reaches_nodes(self) -> bool:
+        """Whether there are, or may come, other nodes that this one has to reach."""
+        return not self.quorum_alone or bool(self.controller_listeners)
 
     @property
     def rack(self) -> str | None:
@@ -140,6 +211,17 @@ class BrokerConfig:
         """The static values as given."""
         return self._static
 
+    def first_users(self) -> Sequence[Message]:
+        """The users of a cluster that is formatted now (ottla.format.add.scram), with salts of their own."""
+        text = self[ADD_SCRAM]
+        if text is None:
+            return ()
+        import secrets
+
+        from ottla.core.decisions.first_users import first_users
+
+        return first_users(text.value, secrets.token_bytes)
+
     def for_topic(self, topic: str, image: MetadataImage) -> TopicConfig:
         """The settings that hold for a topic now."""
         return TopicConfig(self.layers, image.configs.get((TOPIC_RESOURCE, topic), {}))
@@ -147,6 +229,40 @@ class BrokerConfig:
     def for_group(self, group_id: str, image: MetadataImage) -> GroupConfig:
         """The settings that hold for a group now."""
         return GroupConfig(self.layers, image.configs.get((GROUP_RESOURCE, group_id), {}))
+
+    def _require_sasl_settings(self, settings: Settings) -> None:
+        """Check the settings of listeners with SASL, and of logins at other nodes. Raises ConfigError."""
+        own = (*self.listeners, *self.controller_listeners)
+        used = [*own, self.controller_listener] if self.reaches_nodes else own
+        if all(listener.security_protocol not in SASL_PROTOCOLS for listener in used):
+            return
+        # Imported where it is used: a start without SASL does not pay for it.
+        from ottla.broker.sasl_settings import node_login_problem, sasl_problem
+
+        for listener in own:
+            if listener.security_protocol in SASL_PROTOCOLS:
+                problem = sasl_problem(self.layers, listener.name)
+                if problem is not None:
+                    raise settings.refusal(*problem)
+        if not self.reaches_nodes:
+            return
+        own_names = {listener.name for listener in own}
+        for name, protocol, mechanism in (
+            (
+                self.inter_broker_listener_name,
+                self.inter_broker_protocol,
+                broker_settings.SASL_MECHANISM_INTER_BROKER_PROTOCOL,
+            ),
+            (
+                self.controller_listener.name,
+                self.controller_listener.security_protocol,
+                broker_settings.SASL_MECHANISM_CONTROLLER_PROTOCOL,
+            ),
+        ):
+            if protocol in SASL_PROTOCOLS:
+                problem = node_login_problem(self.layers, name, mechanism, listens=name in own_names)
+                if problem is not None:
+                    raise settings.refusal(*problem)
 
     def follow(self, image: MetadataImage) -> None:
         """Take over the dynamic values of the metadata."""
@@ -157,7 +273,20 @@ class BrokerConfig:
         )
 
 
+class AuthorizerRules(NamedTuple):
+    """The rules of the authorizer beside the ACLs."""
+
+    super_users: frozenset[str]
+    allow_if_no_acl: bool
+
+
 # -- reading ----------------------------------------------------------------------------------------
+
+
+def _read_authorizer(settings: Settings) -> AuthorizerRules | None:
+    if not settings[broker_settings.AUTHORIZER_CLASS_NAME]:
+        return None
+    return AuthorizerRules(_super_users(settings[SUPER_USERS]), settings[ALLOW_EVERYONE_IF_NO_ACL_FOUND])
 
 
 def _node_id(settings: Settings) -> int:
@@ -167,6 +296,26 @@ def _node_id(settings: Settings) -> int:
     if settings.is_given("node.id") and broker_id != node_id:
         raise settings.refusal("broker.id", f"it must be the same as node.id={node_id}, or be left out")
     return broker_id
+
+
+def _super_users(text: str) -> frozenset[str]:
+    """The principals of `super.users`. Raises ValueError for one that is none."""
+    principals = [each.strip() for each in text.split(";")]
+    wrong = next((each for each in principals if each and ":" not in each), None)
+    if wrong is not None:
+        raise ValueError(f"`{wrong}` is not a principal: write its type before a colon, as in User:{wrong}")
+    return frozenset(filter(None, principals))
+
+
+def _require_tls_settings(settings: Settings, layers: BrokerLayers, listeners: Iterable[Listener]) -> None:
+    """Check the settings of TLS, not the files that they name. Raises ConfigError."""
+    for listener in listeners:
+        if listener.security_protocol in TLS_PROTOCOLS:
+            from ottla.broker.tls_settings import tls_problem
+
+            problem = tls_problem(layers, listener)
+            if problem is not None:
+                raise settings.refusal(*problem)
 
 
 def _log_directory(settings: Settings) -> Path:
@@ -213,7 +362,33 @@ def _request_memory(settings: Settings) -> _Problem | None:
 
 def _authorizer(settings: Settings) -> _Problem | None:
     setting = broker_settings.AUTHORIZER_CLASS_NAME
-    return (setting.name, "authorization is not served: leave it out") if settings[setting] else None
+    if settings[setting] not in ("", STANDARD_AUTHORIZER):
+        return setting.name, f"it is served with {STANDARD_AUTHORIZER} alone; other classes can't be loaded"
+    try:
+        _super_users(settings[SUPER_USERS])
+    except ValueError as problem:
+        return SUPER_USERS.name, str(problem)
+    return None
+
+
+def _first_users(settings: Settings) -> _Problem | None:
+    text = settings[ADD_SCRAM]
+    if text is None:
+        return None
+    from ottla.core.decisions.first_users import UnusableUser, first_users
+
+    try:
+        first_users(text.value, bytes)
+    except UnusableUser as problem:
+        return ADD_SCRAM.name, str(problem)
+    return None
+
+
+def _principal_builder(settings: Settings) -> _Problem | None:
+    setting = broker_settings.PRINCIPAL_BUILDER_CLASS
+    if settings[setting] == setting.default:
+        return None
+    return setting.name, f"classes can't be loaded, principals are those of {setting.default}: leave it out"
 
 
 def _protecting_classes(settings: Settings) -> _Problem | None:
@@ -235,5 +410,7 @@ _CHECKS: Final[tuple[Callable[[Settings], _Problem | None], ...]] = (
     _replica_selector,
     _request_memory,
     _authorizer,
+    _principal_builder,
     _protecting_classes,
+    _first_users,
 )

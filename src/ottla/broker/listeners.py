@@ -2,21 +2,27 @@
 
 The listeners named in controller.listener.names belong to the controller, the others to the broker. A node
 has those of its roles and no others; a single node with both roles needs no controller listener, because no
-other node looks for its controller. Only PLAINTEXT is served.
+other node looks for its controller.
 """
 
 from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ottla.config.settings import Settings
 from ottla.core.settings import broker_settings
 
 PLAINTEXT = "PLAINTEXT"
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SSL = "SSL"
+SASL_PLAINTEXT = "SASL_PLAINTEXT"
+SASL_SSL = "SASL_SSL"
+#: By their numbers in the metadata.
+PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
+TLS_PROTOCOLS: Final = frozenset({SSL, SASL_SSL})
+SASL_PROTOCOLS: Final = frozenset({SASL_PLAINTEXT, SASL_SSL})
 META_ADDRESSES = frozenset({"0.0.0.0", "::", "0:0:0:0:0:0:0:0"})
 DEFAULT_CONTROLLER_PORT = 9093
 BROKER: Final = "broker"
@@ -44,13 +50,20 @@ class Listeners(NamedTuple):
     controllers: tuple[Listener, ...]
     advertised_controllers: tuple[Listener, ...]
     controller: Listener
-    inter_broker_name: str
+    inter_broker: Listener
+    """The listener by which brokers reach each other. A controller alone has none that is used."""
+
+    @property
+    def all(self) -> tuple[Listener, ...]:
+        """The listeners of the broker and of the controller."""
+        return *self.broker, *self.controllers
 
 
 def read_listeners(settings: Settings, roles: frozenset[str]) -> Listeners:
     """The listeners of a node with these roles. Raises ConfigError."""
     controller_names = tuple(name.upper() for name in settings[broker_settings.CONTROLLER_LISTENER_NAMES])
-    protocols = _protocol_map(settings, controller_names)
+    mapped = _protocol_map(settings)
+    protocols = dict.fromkeys(controller_names, PLAINTEXT) | mapped
     texts: tuple[str, ...] = settings[broker_settings.LISTENERS]
     listeners = _parse(settings, "listeners", texts, protocols)
     own = tuple(listener for listener in listeners if listener.name not in controller_names)
@@ -64,14 +77,21 @@ def read_listeners(settings: Settings, roles: frozenset[str]) -> Listeners:
         )
     )
     _require_listeners_of_roles(settings, roles, own, controllers, clients)
-    substitute = Listener(controller_names[0], clients[0].host if clients else "", DEFAULT_CONTROLLER_PORT)
+    if BROKER not in roles or CONTROLLER not in roles or controllers:
+        _require_chosen_protocols(settings, mapped, controller_names, listeners)
+    substitute = Listener(
+        controller_names[0],
+        clients[0].host if clients else "",
+        DEFAULT_CONTROLLER_PORT,
+        protocols[controller_names[0]],
+    )
     return Listeners(
         broker=own,
         advertised=clients,
         controllers=controllers,
         advertised_controllers=advertised_controllers,
         controller=advertised_controllers[0] if advertised_controllers else substitute,
-        inter_broker_name=_inter_broker_name(settings, own) if own else PLAINTEXT,
+        inter_broker=_inter_broker(settings, own) if own else Listener(PLAINTEXT, "", 0),
     )
 
 
@@ -110,7 +130,24 @@ def _require_listeners_of_roles(
             )
 
 
-def _protocol_map(settings: Settings, controller_names: Sequence[str]) -> dict[str, str]:
+def _require_chosen_protocols(
+    settings: Settings,
+    mapped: Mapping[str, str],
+    controller_names: Sequence[str],
+    listeners: Sequence[Listener],
+) -> None:
+    """As in Kafka, controllers are PLAINTEXT by default only where all listeners are."""
+    missing = next((each for each in controller_names if each not in mapped), None)
+    protected = next((each for each in listeners if each.security_protocol != PLAINTEXT), None)
+    if missing is not None and protected is not None:
+        raise settings.refusal(
+            "listener.security.protocol.map",
+            f"it has no entry for controller listener {missing}, which listener {protected.name} with its "
+            f"{protected.security_protocol} makes necessary",
+        )
+
+
+def _protocol_map(settings: Settings) -> dict[str, str]:
     name = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
     for pair in settings[broker_settings.LISTENER_SECURITY_PROTOCOL_MAP].split(","):
@@ -122,8 +159,6 @@ def _protocol_map(settings: Settings, controller_names: Sequence[str]) -> dict[s
         if listener.upper() in protocols:
             raise settings.refusal(name, f"{listener} is given twice")
         protocols[listener.upper()] = protocol.upper()
-    for listener in controller_names:
-        protocols.setdefault(listener, PLAINTEXT)
     return protocols
 
 
@@ -139,8 +174,6 @@ def _parse(
         protocol = protocols.get(name)
         if protocol is None:
             raise settings.refusal(setting, f"listener {name} has no entry in listener.security.protocol.map")
-        if protocol != PLAINTEXT:
-            raise settings.refusal(setting, f"listener {name} speaks {protocol}, only PLAINTEXT is served")
         listeners.append(Listener(name, match["host"].strip("[]"), int(match["port"]), protocol))
     names = [listener.name for listener in listeners]
     if len(set(names)) != len(names):
@@ -182,23 +215,25 @@ def _advertised(
     )
 
 
-def _inter_broker_name(settings: Settings, own: Sequence[Listener]) -> str:
+def _inter_broker(settings: Settings, own: Sequence[Listener]) -> Listener:
     setting = "inter.broker.listener.name"
     name = settings[broker_settings.INTER_BROKER_LISTENER_NAME]
     if name is None:
         protocol = settings[broker_settings.SECURITY_INTER_BROKER_PROTOCOL]
-        if protocol != PLAINTEXT:
+        named = next((each for each in own if each.security_protocol == protocol), None)
+        if named is None and settings.is_given("security.inter.broker.protocol"):
             raise settings.refusal(
-                "security.inter.broker.protocol", f"{protocol} is not served, only PLAINTEXT is"
+                "security.inter.broker.protocol", f"no listener of the broker speaks {protocol}"
             )
-        return next((each.name for each in own if each.security_protocol == protocol), own[0].name)
+        return named or own[0]
     if settings.is_given("security.inter.broker.protocol"):
         raise settings.refusal(
             setting, "set only one of inter.broker.listener.name and security.inter.broker.protocol"
         )
-    if name.upper() not in {listener.name for listener in own}:
+    found = next((each for each in own if each.name == name.upper()), None)
+    if found is None:
         raise settings.refusal(setting, f"{name} is not one of the broker's listeners")
-    return name.upper()
+    return found
 
 
 def parse_address(text: str) -> tuple[str, int] | None:

@@ -42,14 +42,24 @@ class Supervisor:
         return task
 
     def every(
-        self, name: str, interval_ms: Callable[[], int], action: Callable[[], Awaitable[None]]
+        self,
+        name: str,
+        interval_ms: Callable[[], int],
+        action: Callable[[], Awaitable[None]],
+        *,
+        first_ms: int | None = None,
     ) -> asyncio.Task[Any]:
-        """Run `action` again and again, `interval_ms()` after the end of the last one."""
+        """Run `action` again and again, `interval_ms()` after the end of the last one.
+
+        first_ms: the time before the first run; None is an interval.
+        """
 
         async def repeat() -> None:
+            wait_ms = interval_ms() if first_ms is None else first_ms
             while True:
-                await asyncio.sleep(interval_ms() / 1000)
+                await asyncio.sleep(wait_ms / 1000)
                 await action()
+                wait_ms = interval_ms()
 
         return self.spawn(name, repeat())
 

@@ -16,8 +16,8 @@ class SystemRandomness:
         """A number from 0 to `limit` - 1."""
         return self._random.randrange(limit)
 
-    def topic_id(self) -> uuid.UUID:
-        """A new topic's id; one whose text does not begin with a dash, which command lines mistake."""
+    def new_id(self) -> uuid.UUID:
+        """A new id; one whose text does not begin with a dash, which command lines mistake."""
         while True:
             candidate = uuid.UUID(int=self._random.getrandbits(128), version=4)
             # The first six bits make the first character: 62 is "-" in Kafka's base64.

@@ -11,13 +11,15 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.client.errors import ClientOptionError
 from ottla.client.java_names import librdkafka_properties
 from ottla.client.java_options import JAVA_COUNTERPARTS, java_client_options
-from ottla.client.security import credentials_of, security_protocol_of
-from ottla.client.tls_context import tls_context
+from ottla.client.security import Credentials, credentials_of, security_protocol_of
+
+if TYPE_CHECKING:
+    import ssl
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 DEFAULT_PORT: Final = 9092
@@ -39,6 +41,18 @@ class Address(NamedTuple):
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """As whom, and how secured, a client connects to a node.
+
+    client_id: None for the client's own choice. tls, credentials: None for a connection without them.
+    """
+
+    client_id: str | None
+    tls: ssl.SSLContext | None
+    credentials: Credentials | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,31 +110,41 @@ class ClusterAccess:
             given["socket.timeout.ms"] = self.request_timeout_ms
         return {**given, **librdkafka_properties(properties or {})}
 
-    def aiokafka(self) -> dict[str, Any]:
-        """The keyword arguments of aiokafka's clients. Raises ClientOptionError for unusable settings."""
+    def connection(self) -> ConnectionSettings:
+        """The settings of our own connections to nodes. Raises ClientOptionError for unusable ones."""
         given = librdkafka_properties(self.properties)
         for name in sorted(given.keys() - COMMON_PROPERTIES):
             if name.startswith(_SECURITY_PREFIXES):
-                raise ClientOptionError(f"client option {name} has no counterpart that aiokafka takes")
+                raise ClientOptionError(f"client option {name} has no counterpart that ottla's client takes")
         protocol = security_protocol_of(given)
+        client_id = given.get("client.id") if self.client_id is None else self.client_id
+        credentials = credentials_of(given) if protocol.startswith("SASL_") else None
+        if protocol.startswith("SASL_") and credentials is None:
+            raise ClientOptionError(f"security.protocol={protocol} needs sasl.username and sasl.password")
+        tls = None
+        if protocol.endswith("SSL"):
+            from ottla.client.tls_context import tls_context  # a command in the clear starts without it
+
+            tls = tls_context(given)
+        return ConnectionSettings(client_id, tls, credentials)
+
+    def aiokafka(self) -> dict[str, Any]:
+        """The keyword arguments of aiokafka's clients. Raises ClientOptionError for unusable settings."""
+        settings = self.connection()
         arguments: dict[str, Any] = {
             "bootstrap_servers": self._servers().split(","),
-            "security_protocol": protocol,
+            "security_protocol": security_protocol_of(librdkafka_properties(self.properties)),
         }
-        client_id = given.get("client.id") if self.client_id is None else self.client_id
-        if client_id is not None:
-            arguments["client_id"] = client_id
+        if settings.client_id is not None:
+            arguments["client_id"] = settings.client_id
         if self.request_timeout_ms is not None:
             arguments["request_timeout_ms"] = self.request_timeout_ms
-        if protocol.startswith("SASL_"):
-            credentials = credentials_of(given)
-            if credentials is None:
-                raise ClientOptionError(f"security.protocol={protocol} needs sasl.username and sasl.password")
-            arguments["sasl_mechanism"] = credentials.mechanism
-            arguments["sasl_plain_username"] = credentials.user
-            arguments["sasl_plain_password"] = credentials.password
-        if protocol.endswith("SSL"):
-            arguments["ssl_context"] = tls_context(given)
+        if settings.credentials is not None:
+            arguments["sasl_mechanism"] = settings.credentials.mechanism
+            arguments["sasl_plain_username"] = settings.credentials.user
+            arguments["sasl_plain_password"] = settings.credentials.password
+        if settings.tls is not None:
+            arguments["ssl_context"] = settings.tls
         return arguments
 
     def java(self) -> dict[str, str]:
@@ -145,6 +169,18 @@ def _address(server: str) -> tuple[str, Address]:
     """The security protocol in front of a server's address, in capitals or empty, and the address."""
     found = _SERVER.fullmatch(server)
     port = DEFAULT_PORT if found is None or found["port"] is None else int(found["port"])
-    if found is None or port > 65_535:
+    if found is None or port > 65_535 or not _can_be_looked_up(found["host"]):
         raise ClientOptionError(f"the bootstrap server {server!r} is not HOST:PORT")
     return (found["scheme"] or "").upper(), Address(found["host"].strip("[]"), port)
+
+
+def _can_be_looked_up(host: str) -> bool:
+    """Whether the resolver takes the name: for labels that are empty or too long it raises a UnicodeError."""
+    if host.isascii():
+        labels = host.removesuffix(".").split(".")
+        return host.startswith("[") or all(0 < len(label) < 64 for label in labels)
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True

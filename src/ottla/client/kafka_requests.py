@@ -1,4 +1,4 @@
-"""Requests to single nodes: messages of ottla.protocol, which no client library sends, over its connections.
+"""Requests to single nodes: messages of ottla.protocol over connections that are kept.
 
 A connection is opened when a node is first asked, shared by requests, and opened again after it broke. A
 request goes out in the newest version that both sides speak.
@@ -7,103 +7,123 @@ request goes out in the newest version that both sides speak.
 from __future__ import annotations
 
 import asyncio
-import io
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from aiokafka.conn import AIOKafkaConnection, create_conn
-from aiokafka.errors import KafkaError, SaslAuthenticationFailed, UnsupportedSaslMechanismError
-
-from ottla.client.access import ClusterAccess
+from ottla.client.access import Address, ClusterAccess
+from ottla.client.connection import (
+    ConnectionLost,
+    NodeConnection,
+    NodeRefusesUser,
+    NodeUnreachable,
+    connect_problem,
+)
 from ottla.client.errors import ClientOptionError
 from ottla.protocol.apis import APIS, ApiKey
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.headers import decode_response, encode_request
 from ottla.protocol.schema import Message
+
+__all__ = [
+    "NodeConnections",
+    "NodeRefusesUser",
+    "NodeUnreachable",
+    "Request",
+    "RequestByVersion",
+    "UnsupportedRequest",
+]
 
 T = TypeVar("T")
 
-IDLE_MS: Final = 540_000
 DEFAULT_TIMEOUT_MS: Final = 30_000
-NEWEST: Final = {ApiKey.OFFSET_FETCH: 9}
-"""The newest version to ask in, where later ones have other fields: OffsetFetch 10 names topics by id."""
-
-
-class NodeUnreachable(Exception):
-    """The node takes no connection, or does not answer; the message is a sentence."""
-
-
-class NodeRefusesUser(Exception):
-    """The node refuses the client's credentials."""
+NEWEST: Final = {ApiKey.OFFSET_FETCH: 9, ApiKey.OFFSET_COMMIT: 9}
+"""The newest version to ask in, where later ones have other fields: version 10 names topics by id."""
 
 
 class UnsupportedRequest(Exception):
-    """The node does not serve the request, or only in versions that ottla.protocol does not have."""
+    """The node does not serve the request, or not in a version that can say it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestByVersion:
+    """A request whose fields depend on the version that the node speaks."""
+
+    key: ApiKey
+    at: Callable[[int], Message]
+
+    def __repr__(self) -> str:
+        return self.key.name
+
+
+Request = Message | RequestByVersion
 
 
 class NodeConnections:
     """Connections to nodes, at most one to each address. Requests end within the access's timeout.
 
     A node answers the requests of a connection in their order, so requests that may wait at the node, fetches
-        above all, need connections of their own.
+    above all, need connections of their own.
     """
 
     def __init__(self, access: ClusterAccess) -> None:
         self._access = access
         self._timeout_seconds = (access.request_timeout_ms or DEFAULT_TIMEOUT_MS) / 1_000
-        self._connections: dict[tuple[str, int], AIOKafkaConnection] = {}
-        self._opening: dict[tuple[str, int], asyncio.Lock] = {}
+        self._connections: dict[Address, NodeConnection] = {}
+        self._opening: dict[Address, asyncio.Lock] = {}
 
     async def reach(self, host: str, port: int, seconds: float) -> None:
         """Connect to a node within `seconds`. Raises NodeUnreachable, NodeRefusesUser."""
-        await self._within(host, port, self._connection(host, port), min(seconds, self._timeout_seconds))
+        address = Address(host, port)
+        await self._within(address, self._connection(address), min(seconds, self._timeout_seconds))
 
-    async def ask(self, host: str, port: int, request: Message, seconds: float | None = None) -> Any:
+    async def ask(self, host: str, port: int, request: Request, seconds: float | None = None) -> Any:
         """The node's response, within `seconds` if that is less than the access's timeout.
 
         Raises NodeUnreachable, NodeRefusesUser, UnsupportedRequest.
         """
+        address = Address(host, port)
         seconds = self._timeout_seconds if seconds is None else min(seconds, self._timeout_seconds)
-        return await self._within(host, port, self._asked(host, port, request), seconds)
+        return await self._within(address, self._asked(address, request), seconds)
 
     async def close(self) -> None:
         """Close all connections."""
-        for connection in self._connections.values():
-            closed = connection.close()
-            if closed is not None:
-                await asyncio.wait([closed], timeout=1)
+        await asyncio.gather(*(connection.close() for connection in self._connections.values()))
         self._connections.clear()
 
-    async def _asked(self, host: str, port: int, request: Message) -> Any:
-        connection = await self._connection(host, port)
-        return await connection.send(_Sendable(request))
+    async def _asked(self, address: Address, request: Request) -> Any:
+        connection = await self._connection(address)
+        key, version, message = _versioned(request, connection.versions)
+        try:
+            return await connection.ask(key, version, message)
+        except ValueError as problem:
+            raise UnsupportedRequest(f"the node can't be asked this: {problem}") from None
 
-    async def _within(self, host: str, port: int, asking: Awaitable[T], seconds: float) -> T:
+    async def _within(self, address: Address, asking: Awaitable[T], seconds: float) -> T:
         try:
             async with asyncio.timeout(seconds):
                 return await asking
         except TimeoutError:
             # the node may be frozen, and the next request would wait as long
-            self._hang_up(host, port)
-            raise NodeUnreachable(f"The broker at {host}:{port} did not answer in time.") from None
-        except (SaslAuthenticationFailed, UnsupportedSaslMechanismError) as problem:
-            raise NodeRefusesUser(str(problem)) from None
-        except (KafkaError, OSError, ProtocolError, ClientOptionError) as problem:
-            raise NodeUnreachable(f"The broker at {host}:{port} cannot be reached: {problem}") from None
+            self._hang_up(address)
+            raise NodeUnreachable(f"The broker at {address} did not answer in time.") from None
+        except (ConnectionLost, OSError, ProtocolError, ClientOptionError) as problem:
+            raise NodeUnreachable(
+                f"The broker at {address} cannot be reached: {connect_problem(problem)}"
+            ) from None
 
-    def _hang_up(self, host: str, port: int) -> None:
-        connection = self._connections.pop((host, port), None)
+    def _hang_up(self, address: Address) -> None:
+        connection = self._connections.pop(address, None)
         if connection is not None:
-            connection.close()
+            connection.hang_up()
 
-    async def _connection(self, host: str, port: int) -> AIOKafkaConnection:
-        address = host, port
+    async def _connection(self, address: Address) -> NodeConnection:
         async with self._opening.setdefault(address, asyncio.Lock()):
             connection = self._connections.get(address)
-            if connection is None or not connection.connected():
-                arguments = self._access.aiokafka()
-                arguments.pop("bootstrap_servers")
-                connection = await create_conn(host, port, max_idle_ms=IDLE_MS, **arguments)
+            if connection is not None and connection.outdated:
+                self._hang_up(address)
+                connection = None
+            if connection is None or not connection.open:
+                connection = await NodeConnection.to(address, self._access.connection())
                 self._forget_closed()
                 self._connections[address] = connection
             return connection
@@ -111,7 +131,7 @@ class NodeConnections:
     def _forget_closed(self) -> None:
         """Forget connections that were closed: in time, brokers have had many addresses."""
         self._connections = {
-            address: connection for address, connection in self._connections.items() if connection.connected()
+            address: connection for address, connection in self._connections.items() if connection.open
         }
         self._opening = {
             address: lock
@@ -120,59 +140,13 @@ class NodeConnections:
         }
 
 
-class _Sendable:
-    """A message of ottla.protocol with the methods that aiokafka's connection calls on a request."""
-
-    def __init__(self, request: Message) -> None:
-        self._request = request
-
-    def prepare(self, versions: dict[int, tuple[int, int]]) -> _Prepared:
-        """The request in the newest common version. Raises UnsupportedRequest when there is none."""
-        key = self._request.API_KEY
-        assert key is not None
-        least, most = versions.get(key, (0, -1))
-        version = min(most, NEWEST.get(ApiKey(key), APIS[ApiKey(key)].latest_stable_version))
-        if version < max(least, APIS[ApiKey(key)].min_version):
-            raise UnsupportedRequest(f"the node serves no version of {ApiKey(key).name} that this client has")
-        return _Prepared(key, version, self._request)
-
-
-class _Prepared:
-    """A request in one version: its own header, whole frame, and reader of its response."""
-
-    def __init__(self, key: int, version: int, request: Message) -> None:
-        self._key = key
-        self._version = version
-        self._request = request
-        self._frame = b""
-        self._response: Any = None
-        self.correlation_id = 0
-
-    @property
-    def RESPONSE_TYPE(self) -> _Prepared:
-        """The decoder of the response."""
-        return self
-
-    def build_request_header(self, correlation_id: int, client_id: str) -> _Header:
-        """Encode header and body together; the header that is returned is empty."""
-        self._frame = encode_request(self._key, self._version, correlation_id, client_id, self._request)
-        return _Header()
-
-    def encode(self) -> bytes:
-        """The request's header and body."""
-        return self._frame
-
-    def parse_response_header(self, buffer: io.BytesIO) -> _Prepared:
-        """Decode header and body; the returned object has the correlation id. Raises MalformedMessage."""
-        self.correlation_id, self._response = decode_response(self._key, self._version, buffer.getvalue())
-        return self
-
-    def decode(self, _buffer: io.BytesIO) -> Any:
-        """The response, which was decoded with its header."""
-        return self._response
-
-
-class _Header:
-    def encode(self) -> bytes:
-        """An empty header."""
-        return b""
+def _versioned(request: Request, versions: dict[int, tuple[int, int]]) -> tuple[ApiKey, int, Message]:
+    """The request in the newest common version. Raises UnsupportedRequest when there is none."""
+    key = request.key if isinstance(request, RequestByVersion) else request.API_KEY
+    assert key is not None
+    api = ApiKey(key)
+    least, most = versions.get(api, (0, -1))
+    version = min(most, NEWEST.get(api, APIS[api].latest_stable_version))
+    if version < max(least, APIS[api].min_version):
+        raise UnsupportedRequest(f"the node serves no version of {api.name} that this client has")
+    return api, version, request.at(version) if isinstance(request, RequestByVersion) else request

@@ -1,4 +1,4 @@
-"""Reads Java's properties files, the format of `server.properties`.
+"""Reads and writes Java's properties files, the format of `server.properties`.
 
 The rules: `key=value`, `key:value` or `key value`; space around the separator goes; `#` and `!` begin a
 comment line; a backslash at the end of a line joins the next one to it; backslashes escape (`\\t \\n \\r \\f
@@ -7,11 +7,12 @@ comment line; a backslash at the end of a line joins the next one to it; backsla
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _SPACE = " \t\f"
+_WRITTEN = {"\\": "\\\\", **{character: f"\\{letter}" for letter, character in _ESCAPES.items()}}
 
 
 class Property(NamedTuple):
@@ -40,6 +41,19 @@ def parse_properties(text: str) -> dict[str, Property]:
             raise MalformedProperties(number, str(problem)) from None
         properties[key] = Property(value, number)
     return properties
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """The text of a file with these properties, a line each; `parse_properties` reads the same from it."""
+    return "".join(f"{_escaped(name, '=: #!')}={_escaped(value)}\n" for name, value in properties.items())
+
+
+def _escaped(text: str, marks: str = "") -> str:
+    """The text with backslashes before `marks` and before a space at its beginning."""
+    escaped = "".join(
+        _WRITTEN.get(character, f"\\{character}" if character in marks else character) for character in text
+    )
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, TypeVar
 
 from ottla.config.errors import ConfigError
@@ -40,8 +40,18 @@ class Settings:
             except InvalidValue as invalid:
                 raise self.refusal(name, invalid.problem) from None
 
+    def changed(self, texts: Mapping[str, str], without: Collection[str] = ()) -> Settings:
+        """The same settings with other texts for some names, and without some. Raises ConfigError."""
+        kept = {name: each for name, each in self._given.items() if name not in without}
+        return Settings(self._table, {**kept, **{name: Given(text) for name, text in texts.items()}})
+
     def __getitem__(self, setting: Setting[T]) -> T:
         value: T = self._values.get(setting.name, setting.default)
+        return value
+
+    def under(self, prefix: str, setting: Setting[T]) -> T:
+        """The value given for the setting behind a prefix (`listener.name.x.`), else its own value."""
+        value: T = self._values.get(f"{prefix}{setting.name}", self[setting])
         return value
 
     def is_given(self, name: str) -> bool:

@@ -11,7 +11,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-_SECRET: Final = re.compile(r"password|secret|jaas|token|credential|\.key$|user\.info", re.IGNORECASE)
+_SECRET: Final = re.compile(
+    r"password|passphrase|secret|jaas|token|credential|private|\.key$|key\.pem$|user\.info|bearer\.config",
+    re.IGNORECASE,
+)
 
 
 class Unsupported:

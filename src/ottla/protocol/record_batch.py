@@ -361,7 +361,7 @@ def decode_records(
         for start, end, timestamp, offset_delta in record_frames(payload, header):
             key, start = _read_nullable(payload, start, end)
             value, start = _read_nullable(payload, start, end)
-            headers = _read_record_headers(payload, start, end)
+            headers = read_record_headers(payload, start, end)
             records.append(
                 Record(
                     base_offset + offset_delta,
@@ -441,7 +441,8 @@ def _read_nullable(payload: bytes, position: int, end: int) -> tuple[bytes | Non
     return payload[position : position + length], position + length
 
 
-def _read_record_headers(payload: bytes, position: int, end: int) -> tuple[tuple[str, bytes | None], ...]:
+def read_record_headers(payload: bytes, position: int, end: int) -> tuple[tuple[str, bytes | None], ...]:
+    """The headers of a record, which must end at `end`. Raises CorruptBatch, MalformedMessage."""
     count, position = read_varint(payload, position)
     if count == 0 and position == end:
         return ()
@@ -520,12 +521,11 @@ def _attributes(codec: Codec, timestamp_type: TimestampType, transactional: bool
 def assemble_batch(header: BatchHeader, payload: bytes) -> bytes:
     """Header and payload with `batch_length` and CRC filled in."""
     try:
-        batch = bytearray(_HEADER.pack(*header._replace(batch_length=_MIN_BATCH_LENGTH + len(payload))))
+        start = bytearray(_HEADER.pack(*header._replace(batch_length=_MIN_BATCH_LENGTH + len(payload))))
     except struct.error as problem:
         raise ValueError(f"a field of the batch does not fit: {problem}") from None
-    batch += payload
-    _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[_CRC_START:]))
-    return bytes(batch)
+    _CRC.pack_into(start, _CRC_POSITION, crc32c(payload, crc32c(memoryview(start)[_CRC_START:])))
+    return b"".join((start, payload))
 
 
 def write_record(payload: bytearray, record: NewRecord, offset_delta: int, base_timestamp: int) -> None:

@@ -27,7 +27,9 @@ from ottla.registry.routes.paths import routed
 from ottla.registry.routes.schemas import SchemaRoutes
 from ottla.registry.routes.subjects import SubjectRoutes
 from ottla.registry.settings import ASSOCIATIONS_ENABLE
+from ottla.web.access_rules import Action
 from ottla.web.application import json_application
+from ottla.web.callers import grants_of
 from ottla.web.errors import ApiError
 
 _BY_ID: Final = b"/schemas/ids/"
@@ -79,6 +81,8 @@ class _Application:
         if scope["method"] != "GET" or scope["query_string"]:
             return False
         if not digits.isdigit() or len(digits) > _MAX_DIGITS:
+            return False
+        if not grants_of(scope).allow_all(Action.READ):
             return False
         media_type = negotiate(_accepted(scope))
         if media_type is None:

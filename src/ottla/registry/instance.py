@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -51,7 +52,14 @@ THREADS_AHEAD: Final = 2
 class RegistryInstance:
     """Satisfies `Registry`. Started once, stopped once."""
 
-    def __init__(self, settings: Settings, access: ClusterAccess, identity: Identity) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        access: ClusterAccess,
+        identity: Identity,
+        peer_tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        """peer_tls: of connections to other instances, if they have TLS."""
         self.settings = settings
         self.image = RegistryImage()
         self.workbench = Workbench(TURN_STEPS)
@@ -83,7 +91,7 @@ class RegistryInstance:
         group = RegistryGroup(identity, self._leadership)
         member_access = access.with_client_id(f"{access.client_id}-{identity.port}")
         self._member = GroupMember(member_access, group_id, group, times)
-        self._forwarder = Forwarder(self._topic, self._leadership, HEADERS, self._timeout_ms)
+        self._forwarder = Forwarder(self._topic, self._leadership, HEADERS, self._timeout_ms, peer_tls)
         # Its own threads: those of the loop store the writes of others.
         self._ahead = ThreadPoolExecutor(THREADS_AHEAD, "registry-ahead")
         self._tasks = BackgroundTasks()

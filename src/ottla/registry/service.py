@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
+from collections.abc import Callable
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -34,6 +36,7 @@ class RegistryService:
     def __init__(self, settings: Settings) -> None:
         settings.warn_of_unknown(log)
         self._settings = settings
+        self._front = FrontOptions.of(settings, settings[names.HOST_NAME])
         self._instance: RegistryInstance | None = None
         self._application: ASGIApp | None = None
 
@@ -45,12 +48,14 @@ class RegistryService:
     @property
     def front(self) -> FrontOptions:
         """See `Service`."""
-        return FrontOptions.of(self._settings, self._settings[names.HOST_NAME])
+        return self._front
 
     async def start(self, address: HttpAddress) -> None:
         """Ready when all schemas were read. Raises ServiceError."""
         try:
-            self._instance = RegistryInstance(self._settings, self._access(), self._identity(address))
+            identity = self._identity(address)
+            peer_tls = self._peer_tls(address)
+            self._instance = RegistryInstance(self._settings, self._access(), identity, peer_tls)
         except ClientOptionError as problem:
             raise ServiceError(f"ottla registry: the settings kafkastore.*: {problem}") from None
         self._application = registry_application(self._instance)
@@ -62,7 +67,21 @@ class RegistryService:
             host = socket.gethostname()
         former = self._settings[names.MASTER_ELIGIBILITY]
         eligible = self._settings[names.LEADER_ELIGIBILITY] if former is None else former
-        return Identity(host, self._settings[names.HOST_PORT] or address.port, eligible)
+        wanted = self._settings[names.INTER_INSTANCE_PROTOCOL]
+        if wanted is not None and wanted != address.scheme:
+            name = names.INTER_INSTANCE_PROTOCOL.name
+            raise ServiceError(f"ottla registry: {name}={wanted}, but the first listener is {address.url}")
+        return Identity(host, self._settings[names.HOST_PORT] or address.port, eligible, address.scheme)
+
+    def _peer_tls(self, address: HttpAddress) -> Callable[[], ssl.SSLContext] | None:
+        """The TLS of connections to other instances, None where they speak http."""
+        listener = address.tls_listener
+        if listener is None:
+            return None
+        assert self._front.security is not None
+        checks_host = self._settings[names.INTER_INSTANCE_IDENTIFICATION] is not None
+        watched = self._front.security.peer_context(listener, checks_host=checks_host)
+        return lambda: watched.value
 
     def _access(self) -> ClusterAccess:
         """Raises ClientOptionError, also for a property that librdkafka does not know."""

@@ -6,6 +6,7 @@ Java's clients or librdkafka's.
 
 from __future__ import annotations
 
+import enum
 from typing import Final
 
 from ottla.client.access import DEFAULT_BOOTSTRAP
@@ -30,6 +31,15 @@ from ottla.schemas.model import CompatibilityLevel
 from ottla.web import http_settings
 from ottla.web.front_settings import FRONT_SETTINGS
 from ottla.web.http_settings import listeners_setting
+from ottla.web.tls_settings import base_name
+
+
+class Scheme(enum.StrEnum):
+    """How instances reach each other."""
+
+    HTTP = "http"
+    HTTPS = "https"
+
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8081"
 
@@ -89,6 +99,18 @@ LEADER_ELIGIBILITY: Final = boolean(
 MASTER_ELIGIBILITY: Final[Setting[bool | None]] = boolean.optional(
     "master.eligibility",
     "The former name of leader.eligibility; it counts where both are given.",
+    importance=LOW,
+)
+INTER_INSTANCE_PROTOCOL: Final[Setting[Scheme | None]] = choice(Scheme).optional(
+    "inter.instance.protocol",
+    "How other instances pass requests on to this one: as its first listener says, which is checked. With "
+    "https they trust the authorities of ssl.truststore.*, and show the certificate of ssl.keystore.*.",
+    importance=LOW,
+)
+INTER_INSTANCE_IDENTIFICATION: Final = text_or_none(
+    "ssl.endpoint.identification.algorithm",
+    "https",
+    "Whether the primary's certificate must name its host (https), or not (empty).",
     importance=LOW,
 )
 LISTENER_PROTOCOL_MAP: Final = http_settings.LISTENER_PROTOCOL_MAP
@@ -198,7 +220,7 @@ CLIENT_PREFIX: Final = "kafkastore."
 
 _NO_PLUGINS: Final = "classes of plugins can't be loaded, so whatever it protects would be open: leave it out"
 _NO_ENCRYPTION: Final = "metadata is not encrypted in the topic: leave it out"
-_NO_AUTHORIZATION: Final = "clients are not authorized here: let a proxy do that, and leave this out"
+_NO_AUTHORIZATION: Final = "who may do what is said by ottla.access.rules: leave this out"
 
 UNSUPPORTED: Final = merged(
     (
@@ -215,8 +237,7 @@ UNSUPPORTED: Final = merged(
             told=("io.confluent.dekregistry.dekregistryresourceextension",),
         ),
         refusing(
-            "instances speak HTTP among themselves",
-            "inter.instance.protocol",
+            "its name is inter.instance.protocol",
             "schema.registry.inter.instance.protocol",
             nothing=("http",),
         ),
@@ -294,5 +315,6 @@ TABLE: Final = Table(
     settings=by_name((*globals().values(), *FRONT_SETTINGS)),
     prefixes=(CLIENT_PREFIX,),
     variables="OTTLA_REGISTRY_",
+    base_name=base_name,
     unsupported=UNSUPPORTED,
 )

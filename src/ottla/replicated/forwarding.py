@@ -7,6 +7,7 @@ the topic it has replayed, and the answer waits until this instance is there too
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -85,21 +86,42 @@ class HttpAnswer:
 
 
 class Forwarder:
-    """Owns the connections to the primary. `timeout_ms`: for an answer; then again for the replay."""
+    """Owns the connections to the primary. `timeout_ms`: for an answer; then again for the replay.
+
+    tls: gives the context of connections, which may change; None trusts the system's authorities.
+    """
 
     def __init__(
-        self, topic: FollowedTopic, leadership: Leadership, headers: ForwardingHeaders, timeout_ms: int
+        self,
+        topic: FollowedTopic,
+        leadership: Leadership,
+        headers: ForwardingHeaders,
+        timeout_ms: int,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self._topic = topic
         self._leadership = leadership
         self._headers = headers
         self._timeout_seconds = timeout_ms / 1000
-        # No proxy of the environment stands between two instances.
-        self._client = httpx.AsyncClient(timeout=self._timeout_seconds + 1, trust_env=False)
+        self._tls = tls
+        self._clients: dict[ssl.SSLContext | None, httpx.AsyncClient] = {}
 
     async def close(self) -> None:
         """Hang up."""
-        await self._client.aclose()
+        for client in self._clients.values():
+            await client.aclose()
+
+    def _client(self) -> httpx.AsyncClient:
+        """The client with the present context. A former one stays for the requests that it may have."""
+        context = None if self._tls is None else self._tls()
+        if context not in self._clients:
+            # No proxy of the environment stands between two instances.
+            self._clients[context] = httpx.AsyncClient(
+                timeout=self._timeout_seconds + 1,
+                trust_env=False,
+                verify=True if context is None else context,
+            )
+        return self._clients[context]
 
     async def forward(self, request: HttpRequest, gone: Gone) -> HttpAnswer:
         """The primary's answer, once this instance has replayed as far as the primary.
@@ -159,16 +181,17 @@ class Forwarder:
             primary = self._leadership.url
             if primary is not None:
                 url = httpx.URL(primary).copy_with(raw_path=request.target)
-                asked = self._client.build_request(request.method, url, content=request.body, headers=headers)
+                client = self._client()
+                asked = client.build_request(request.method, url, content=request.body, headers=headers)
                 try:
-                    return await self._answer(asked, primary)
+                    return await self._answer(client, asked, primary)
                 except httpx.ConnectError:
                     pass  # nothing was sent: it may be gone, and a successor under election
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def _answer(self, asked: httpx.Request, primary: str) -> httpx.Response:
+    async def _answer(self, client: httpx.AsyncClient, asked: httpx.Request, primary: str) -> httpx.Response:
         """Wait for as long as the asked instance is the primary: after that it may never answer."""
-        sending = asyncio.create_task(self._client.send(asked))
+        sending = asyncio.create_task(client.send(asked))
         try:
             while not (await asyncio.wait([sending], timeout=LOOK_SECONDS))[0]:
                 if self._leadership.url != primary:

@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ottla.rest.access import need_of, require
 from ottla.rest.openapi import document_routes
 from ottla.rest.operations import JSON, Api, Operation, routes_of
 from ottla.rest.v2 import topics as v2_topics
@@ -73,16 +74,18 @@ class _Paths:
 
 
 class _ByMethod:
-    """Answers the methods of one path; slashes within names are unescaped for its handlers."""
+    """Answers the methods of one path, to callers who may; slashes within names are unescaped."""
 
-    def __init__(self, apps: Mapping[str, ASGIApp]) -> None:
-        self._apps = apps
+    def __init__(self, path: str, apps: Mapping[str, ASGIApp]) -> None:
+        self._apps = {method: (app, need_of(method, path)) for method, app in apps.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if ESCAPED_SLASH in scope["path"]:
             names = {name: value.replace(ESCAPED_SLASH, "/") for name, value in scope["path_params"].items()}
             scope = {**scope, "path": scope["path"].replace(ESCAPED_SLASH, "/"), "path_params": names}
-        await self._apps[scope["method"]](scope, receive, send)
+        app, need = self._apps[scope["method"]]
+        require(scope, need)
+        await app(scope, receive, send)
 
 
 def _by_path(routes: Iterable[BaseRoute]) -> list[Route]:
@@ -92,4 +95,6 @@ def _by_path(routes: Iterable[BaseRoute]) -> list[Route]:
         assert isinstance(route, Route), "neither mounts nor sockets"
         for method in route.methods or ():
             apps.setdefault(route.path, {})[method] = route.app
-    return [Route(path, _ByMethod(by_method), methods=sorted(by_method)) for path, by_method in apps.items()]
+    return [
+        Route(path, _ByMethod(path, by_method), methods=sorted(by_method)) for path, by_method in apps.items()
+    ]

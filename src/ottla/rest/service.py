@@ -2,118 +2,128 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from typing import Final, Protocol
+from typing import Final
 
-from starlette.types import ASGIApp
+from starlette.types import Receive, Scope, Send
 
-from ottla.client.access import ClusterAccess
 from ottla.client.errors import ClientOptionError
 from ottla.client.registry.async_client import RegistryClient
 from ottla.client.registry.wire import RegistryAccess
 from ottla.config.settings import Settings
-from ottla.rest.admin.cluster_admin import ClusterAdmin
-from ottla.rest.app import all_routes, rest_application
-from ottla.rest.consumers.consumer_instances import ConsumerInstances
-from ottla.rest.operations import Api
-from ottla.rest.records.producing import Producing
+from ottla.rest.caller_proxies import CallerProxies, caller_proxies
+from ottla.rest.operations import JSON
+from ottla.rest.proxy import Proxy
 from ottla.rest.settings import (
-    BOOTSTRAP_SERVERS,
-    CLIENT_PREFIX,
     HOST_NAME,
-    MAX_BODY_BYTES,
+    PROPAGATE_METHOD,
+    SCHEMA_REGISTRY_KEYSTORE,
+    SCHEMA_REGISTRY_TOKEN,
+    SCHEMA_REGISTRY_TRUSTSTORE,
     SCHEMA_REGISTRY_URL,
+    SCHEMA_REGISTRY_USER_INFO,
+    PropagateMethod,
 )
 from ottla.rest.urls import Urls
-from ottla.rest.v2 import consumers, produce
-from ottla.rest.v3 import records
-from ottla.web.errors import ServiceError
+from ottla.web.application import error_answer
+from ottla.web.authentication import Unauthenticated
+from ottla.web.callers import caller_of
+from ottla.web.errors import ApiError, ServiceError
 from ottla.web.front_settings import FrontOptions
 from ottla.web.server import HttpAddress
 
+_NO_KEYS: Final = (
+    "the private key of a caller is not known, so its certificate can't be shown to the brokers: "
+    "use JETTY_AUTH, or let ottla.access.rules decide"
+)
 log = logging.getLogger("ottla.rest")
 
 
-class Part(Protocol):
-    """A part that runs beside the routes: the producer, the consumer instances, administration."""
-
-    async def start(self) -> None:
-        """Become able to answer. Raises ServiceError."""
-
-    def end_requests(self) -> None:
-        """End requests that would go on for long, with right answers: the service is about to stop."""
-
-    async def stop(self) -> None:
-        """End all of it, also after a `start` that raised."""
-
-    async def failed(self) -> str:
-        """Wait until the part fails; the reason."""
-
-
 class RestService:
-    """The REST Proxy as one service of a process: `parts` that run, and `routes` that answer."""
+    """The REST Proxy as one service of a process; one proxy for all callers, or one for each of them."""
 
     name: Final = "rest"
 
     def __init__(self, settings: Settings) -> None:
-        """Raises ServiceError for a URL of the registry that can't be."""
+        """Raises ServiceError for a URL of the registry that can't be, ConfigError."""
         settings.warn_of_unknown(log)
-        self.front = FrontOptions.of(settings, settings[HOST_NAME])
-        access = ClusterAccess(settings[BOOTSTRAP_SERVERS], settings.with_prefix(CLIENT_PREFIX))
-        self._schemas = RegistryClient(_registry(settings[SCHEMA_REGISTRY_URL]))
+        propagates = settings[PROPAGATE_METHOD]
+        if propagates is PropagateMethod.SSL:
+            raise settings.refusal(PROPAGATE_METHOD.name, _NO_KEYS)
+        self.front = FrontOptions.of(
+            settings, settings[HOST_NAME], passes_credentials_on=propagates is not None
+        )
+        self._schemas = RegistryClient(_registry(settings))
         self._urls = Urls(settings[HOST_NAME])
-        admin = ClusterAdmin(settings, access)
-        producing = Producing(settings, access, self._schemas)
-        instances = ConsumerInstances(settings, access, self._schemas)
-        self.parts: tuple[Part, ...] = (admin, producing, instances)
-        self._started: list[Part] = []
-        api = Api(admin, self._urls, settings[MAX_BODY_BYTES])
-        others = [*produce.routes(producing), *records.routes(producing), *consumers.routes(instances)]
-        self.routes = all_routes(api, others)
-        self._app = rest_application(self.routes)
 
-    @property
-    def app(self) -> ASGIApp:
-        """The application that answers requests."""
-        return self._app
+        def make(own: Settings) -> Proxy:
+            return Proxy(own, self._schemas, self._urls)
+
+        self.proxy: Proxy | None = None
+        self._callers: CallerProxies | None = None
+        if propagates is None:
+            self.proxy = make(settings)
+        else:
+            self._callers = caller_proxies(settings, make)
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request, with the proxy's clients or the caller's."""
+        if self.proxy is not None:
+            await self.proxy.app(scope, receive, send)
+            return
+        assert self._callers is not None
+        credentials = caller_of(scope).credentials
+        if credentials is None:  # its path is one of authentication.skip.paths
+            await error_answer(401, 401, "Unauthorized", JSON)(scope, receive, send)
+            return
+        try:
+            async with self._callers.of(credentials) as proxy:
+                await proxy.app(scope, receive, send)
+        except Unauthenticated as problem:
+            assert self.front.security is not None
+            await self.front.security.refusal(scope, problem)(scope, receive, send)
+        except ApiError as problem:
+            refused = error_answer(problem.status, problem.error_code, problem.message, JSON)
+            await refused(scope, receive, send)
 
     async def start(self, address: HttpAddress) -> None:
         """Start all parts. The cluster need not be there yet. Raises ServiceError."""
         self._urls.port = address.port
-        for part in self.parts:
-            self._started.append(part)
-            await part.start()
+        if self.proxy is not None:
+            await self.proxy.start()
 
     async def failed(self) -> str:
         """Wait until one of the parts fails; its reason."""
-        watched = [asyncio.ensure_future(part.failed()) for part in self.parts]
-        try:
-            done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-            return f"ottla rest: {done.pop().result()}"
-        finally:
-            for task in watched:
-                task.cancel()
-            await asyncio.gather(*watched, return_exceptions=True)
+        failing = self.proxy or self._callers
+        assert failing is not None
+        return f"ottla rest: {await failing.failed()}"
 
     def end_requests(self) -> None:
         """See `Service`."""
-        for part in self._started:
-            part.end_requests()
+        for each in (self.proxy, self._callers):
+            if each is not None:
+                each.end_requests()
 
     async def stop(self) -> None:
-        """Stop the parts, all at once: none needs another, and each may have to wait for the cluster."""
-        parts, self._started = self._started[::-1], []
-        outcomes = await asyncio.gather(*(part.stop() for part in parts), return_exceptions=True)
-        for part, outcome in zip(parts, outcomes, strict=True):
-            if isinstance(outcome, Exception):
-                log.error("%s did not stop cleanly", type(part).__name__, exc_info=outcome)
+        """Stop all parts."""
+        for each in (self.proxy, self._callers):
+            if each is not None:
+                await each.stop()
         await self._schemas.close()
 
 
-def _registry(urls: str) -> RegistryAccess:
+def _registry(settings: Settings) -> RegistryAccess:
     """The registry, to be asked once a request: the client may come again. Raises ServiceError."""
+    user = settings[SCHEMA_REGISTRY_USER_INFO]
+    token = settings[SCHEMA_REGISTRY_TOKEN]
     try:
-        return RegistryAccess(urls, attempts=1)
+        return RegistryAccess(
+            settings[SCHEMA_REGISTRY_URL],
+            None if user is None else user.value,
+            None if token is None else token.value,
+            settings[SCHEMA_REGISTRY_TRUSTSTORE],
+            settings[SCHEMA_REGISTRY_KEYSTORE],
+            attempts=1,
+        )
     except ClientOptionError as problem:
         raise ServiceError(f"ottla rest: {SCHEMA_REGISTRY_URL.name}: {problem}") from None

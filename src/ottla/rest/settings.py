@@ -6,6 +6,7 @@ Kafka clients (in the names of Java's clients or librdkafka's); `client.` to all
 
 from __future__ import annotations
 
+import enum
 from typing import Final
 
 from ottla.client.access import DEFAULT_BOOTSTRAP
@@ -13,11 +14,14 @@ from ottla.client.java_names import unsupported_properties
 from ottla.config.setting import (
     HIGH,
     LOW,
+    Password,
     Setting,
     Table,
     by_name,
+    choice,
     integer,
     long,
+    password,
     string,
     string_list,
     text_or_none,
@@ -27,6 +31,15 @@ from ottla.config.validators import ListOf, at_least, between, not_empty
 from ottla.web import http_settings
 from ottla.web.front_settings import FRONT_SETTINGS
 from ottla.web.http_settings import listeners_setting
+from ottla.web.tls_settings import base_name
+
+
+class PropagateMethod(enum.StrEnum):
+    """How callers' identities go on to the cluster, in the words of Confluent's proxy."""
+
+    JETTY_AUTH = "JETTY_AUTH"
+    SSL = "SSL"
+
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8082"
 
@@ -39,6 +52,23 @@ SCHEMA_REGISTRY_URL: Final = string(
     "The Schema Registry: the URLs of one or more instances, with commas between.",
     not_empty,
     importance=HIGH,
+)
+SCHEMA_REGISTRY_USER_INFO: Final[Setting[Password | None]] = password.optional(
+    "schema.registry.basic.auth.user.info",
+    "The proxy's own user at the registry, as name:password.",
+)
+SCHEMA_REGISTRY_TOKEN: Final[Setting[Password | None]] = password.optional(
+    "schema.registry.bearer.auth.token", "The token with which the proxy asks the registry."
+)
+SCHEMA_REGISTRY_TRUSTSTORE: Final = text_or_none(
+    "schema.registry.ssl.truststore.location",
+    None,
+    "The authorities of the registry's certificate, in PEM; none: those of the system.",
+)
+SCHEMA_REGISTRY_KEYSTORE: Final = text_or_none(
+    "schema.registry.ssl.keystore.location",
+    None,
+    "The certificate and the key that the proxy shows to the registry, in PEM.",
 )
 LISTENERS: Final = listeners_setting(DEFAULT_LISTEN)
 LISTENER_PROTOCOL_MAP: Final = http_settings.LISTENER_PROTOCOL_MAP
@@ -112,12 +142,35 @@ MAX_BODY_BYTES: Final = integer(
     importance=LOW,
 )
 
+PROPAGATE_METHOD: Final[Setting[PropagateMethod | None]] = choice(PropagateMethod).optional(
+    "confluent.rest.auth.propagate.method",
+    "JETTY_AUTH: requests act towards the cluster as their callers, whose names and passwords "
+    "(authentication.method=BASIC) go to the brokers by client.sasl.mechanism. Without it they act as the "
+    "proxy itself, by the settings of `client.`.",
+)
+CALLERS: Final = integer(
+    "ottla.rest.callers",
+    64,
+    "The most callers that have clients of their own at a time.",
+    between(1, 10_000),
+    importance=LOW,
+)
+CALLER_IDLE_MS: Final = long(
+    "ottla.rest.caller.idle.ms",
+    300_000,
+    "A caller's clients are ended when it was idle for this time.",
+    at_least(1_000),
+    importance=LOW,
+)
+
 CLIENT_PREFIX: Final = "client."
 CONSUMER_PREFIX: Final = "consumer."
 PRODUCER_PREFIX: Final = "producer."
 ADMIN_PREFIX: Final = "admin."
 
-_NO_IMPERSONATION: Final = "clients are not authenticated here, nor told to the cluster: leave it out"
+_NO_IMPERSONATION: Final = (
+    "callers act as themselves by confluent.rest.auth.propagate.method=JETTY_AUTH alone: leave it out"
+)
 
 UNSUPPORTED: Final = merged(
     (
@@ -145,12 +198,12 @@ UNSUPPORTED: Final = merged(
             nothing=("false",),
         ),
         refusing(
-            "the registry's user stands in schema.registry.url here, as http://USER:PASSWORD@HOST:PORT",
+            "of the settings of the registry's clients only those above are known: leave it out",
             "schema.registry.basic.auth.",
             "schema.registry.bearer.auth.",
             "schema.registry.ssl.",
             "schema.registry.proxy.",
-            nothing=("url",),
+            nothing=("url", "user_info", "static_token", "pem"),
         ),
         refusing(
             "its bound is ottla.max.body.bytes: leave it out",
@@ -190,5 +243,6 @@ TABLE: Final = Table(
     settings=by_name((*globals().values(), *FRONT_SETTINGS)),
     prefixes=(CLIENT_PREFIX, CONSUMER_PREFIX, PRODUCER_PREFIX, ADMIN_PREFIX),
     variables="OTTLA_REST_",
+    base_name=base_name,
     unsupported=UNSUPPORTED,
 )

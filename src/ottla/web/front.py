@@ -1,8 +1,9 @@
-"""What every request to a service passes first: hosts, CORS, gzip, and the end of requests at a stop.
+"""What every request to a service passes first: hosts, CORS, who sent it, gzip, and its end at a stop.
 
 Theory of operation. A request that names a host of another machine is refused before anything else
-(hosts.py). A preflight request of CORS is answered here; every other answer gets its headers of CORS. Bodies
-and answers in gzip are unfolded and compressed on their way (compression.py).
+(hosts.py). A preflight request of CORS is answered here; every other answer gets its headers of CORS. Then
+the client has to prove who it is (security.py), before its body is read. Bodies and answers in gzip are
+unfolded and compressed on their way (compression.py).
 
 At a stop (`drain`) the requests under way get DRAIN_SECONDS. Those that are not done by then are cancelled:
 a request whose answer has not begun is answered with 503, an answer that has begun is cut off, which its
@@ -13,13 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ottla.web.access_rules import UNLIMITED
 from ottla.web.application import error_answer
+from ottla.web.callers import ANONYMOUS, with_caller
 from ottla.web.compression import GzippedAnswer, UnfoldedBody, accepts_gzip
 from ottla.web.cross_origin import CrossOrigin, Headers
 from ottla.web.front_settings import HOSTS, FrontOptions
@@ -37,6 +40,7 @@ _READ: Final = frozenset(
         b"host",
         b"origin",
         b"accept-encoding",
+        b"authorization",
         b"content-encoding",
         b"access-control-request-method",
         b"access-control-request-headers",
@@ -57,6 +61,8 @@ class Front:
         self._hosts = AllowedHosts.of(options.hosts, own, loopback=False)
         self._cross_origin = CrossOrigin(options)
         self._compression = options.compression
+        self._security = options.security
+        self._preflight_is_open = options.preflight_is_open
         self._under_way: set[asyncio.Task[None]] = set()
         self._none_left = asyncio.Event()
         self._cut_off = False
@@ -106,17 +112,24 @@ class Front:
             if refusal is not None:
                 await refusal(scope, receive, send)
                 return
-        if self._cross_origin.enabled:
+        preflight = self._preflight(scope, given)
+        if preflight is not None and self._preflight_is_open:
+            await _send_preflight(preflight, send)
+            return
+        if self._cross_origin.enabled and preflight is None:
             origin = given.get(b"origin")
-            method = given.get(b"access-control-request-method")
-            if origin is not None and method is not None and scope["method"] == "OPTIONS":
-                asked = given.get(b"access-control-request-headers", b"")
-                headers = self._cross_origin.preflight(_text(origin), _text(method), _text(asked))
-                if headers is not None:
-                    await send({"type": "http.response.start", "status": 200, "headers": headers})
-                    await send({"type": "http.response.body", "body": b""})
-                    return
             answer.headers = self._cross_origin.answered(None if origin is None else _text(origin))
+        if self._security is not None and not (self._security.asks_nothing and scope["scheme"] == "http"):
+            caller = await self._security.admit(scope, given)
+            if isinstance(caller, Response):
+                await caller(scope, receive, send)
+                return
+            grants = self._security.grants(caller)
+            if caller is not ANONYMOUS or grants is not UNLIMITED:
+                scope = with_caller(scope, caller, grants)
+        if preflight is not None:
+            await _send_preflight(preflight, send)
+            return
         encoding = given.get(b"content-encoding", b"").strip().lower()
         if encoding in (b"gzip", b"x-gzip"):
             receive = UnfoldedBody(receive).receive
@@ -133,6 +146,19 @@ class Front:
         if wanted and scope["method"] != "HEAD":
             send = GzippedAnswer(send).send
         await self._app(scope, receive, send)
+
+    def _preflight(self, scope: Scope, given: Mapping[bytes, bytes]) -> Headers | None:
+        """The headers of the answer to a preflight request of an allowed origin, else None."""
+        origin, method = given.get(b"origin"), given.get(b"access-control-request-method")
+        if scope["method"] != "OPTIONS" or origin is None or method is None or not self._cross_origin.enabled:
+            return None
+        asked = given.get(b"access-control-request-headers", b"")
+        return self._cross_origin.preflight(_text(origin), _text(method), _text(asked))
+
+
+async def _send_preflight(headers: Headers, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def _refused_host(scope: Scope, host: bytes | None) -> Response | None:

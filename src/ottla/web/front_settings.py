@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.config.setting import LOW, Config, boolean, string_list
+from ottla.config.setting import LOW, boolean, string_list
+from ottla.config.settings import Settings
+from ottla.web.authentication_settings import AUTHENTICATION_SETTINGS
+from ottla.web.security import Security
+from ottla.web.tls_settings import TLS_SETTINGS
 
 CORS_ORIGINS: Final = string_list(
     "access.control.allow.origin",
@@ -34,8 +38,7 @@ CORS_EXPOSED_HEADERS: Final = string_list(
 CORS_SKIP_OPTIONS: Final = boolean(
     "access.control.skip.options",
     True,
-    "Whether OPTIONS requests go without authentication. ottla's services authenticate no request, so both "
-    "values mean the same.",
+    "Whether preflight requests go without authentication; browsers send them without any.",
     importance=LOW,
 )
 COMPRESSION: Final = boolean(
@@ -54,6 +57,8 @@ HOSTS: Final = string_list(
 )
 
 FRONT_SETTINGS: Final = (
+    *TLS_SETTINGS,
+    *AUTHENTICATION_SETTINGS,
     CORS_ORIGINS,
     CORS_METHODS,
     CORS_HEADERS,
@@ -66,7 +71,10 @@ FRONT_SETTINGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FrontOptions:
-    """The values of a service's HTTP settings. host_name: the name that the service gives itself, if any."""
+    """The values of a service's HTTP settings. host_name: the name that the service gives itself, if any.
+
+    security: None for a service that does not tell its clients apart.
+    """
 
     origins: tuple[str, ...] = ()
     methods: tuple[str, ...] = CORS_METHODS.default
@@ -75,10 +83,17 @@ class FrontOptions:
     compression: bool = True
     hosts: tuple[str, ...] = ()
     host_name: str | None = None
+    preflight_is_open: bool = True
+    security: Security | None = None
 
     @classmethod
-    def of(cls, config: Config, host_name: str | None = None) -> FrontOptions:
-        """The options that these settings give."""
+    def of(
+        cls, config: Settings, host_name: str | None = None, *, passes_credentials_on: bool = False
+    ) -> FrontOptions:
+        """The options that these settings give. passes_credentials_on: see Security.
+
+        Raises ConfigError.
+        """
         return cls(
             config[CORS_ORIGINS],
             tuple(method.upper() for method in config[CORS_METHODS]) or CORS_METHODS.default,
@@ -87,4 +102,6 @@ class FrontOptions:
             config[COMPRESSION],
             config[HOSTS],
             host_name,
+            config[CORS_SKIP_OPTIONS],
+            Security(config, passes_credentials_on=passes_credentials_on),
         )

@@ -13,6 +13,8 @@ from typing import Any, Final
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from ottla.web.callers import CERTIFICATE
+
 HEAD_BYTES: Final = 64 * 1024
 """The most bytes of a request's line and headers, and of any other bytes outside of a body."""
 HEAD_SECONDS: Final = 30.0
@@ -34,9 +36,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._unread_bytes = 0
         self._unread_since = 0.0
         self._look: asyncio.TimerHandle | None = None
+        self._certificate: bytes | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
+        if self.scheme == "https":
+            self._certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
         self._heard_at = self.loop.time()
         self._look = self.loop.call_later(LOOK_SECONDS, self._look_at_silence)
 
@@ -58,6 +63,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._progress = True
+        if self._certificate is not None:
+            self.scope["state"][CERTIFICATE] = self._certificate
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

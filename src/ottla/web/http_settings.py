@@ -1,7 +1,7 @@
 """Settings of HTTP that Confluent's services share: their listeners, and those that have no effect here.
 
 Confluent's services stand on one server, so its settings are in the files of each of them. Those that ask for
-protection which is not there (TLS, authentication, plugins, limits on clients) stop the start.
+protection which is not there (plugins, blocklists, limits on clients) stop the start.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from ottla.web.errors import ServiceError
 from ottla.web.server import HttpAddress
 
 _SCHEMES: Final = ("http", "https")
-_NO_TLS: Final = "HTTPS is not served: let a proxy in front of this service serve it, and leave this out"
-_NO_AUTHENTICATION: Final = (
-    "clients are not authenticated here: let a proxy in front of this service do that, and leave this out"
+_NOT_OF_TLS: Final = "this part of TLS is not there: leave it out"
+_NO_LISTENER_SETTING: Final = "of the settings of one listener only those of ssl.* are known: leave it out"
+_NO_PROVIDER: Final = (
+    "clients are authenticated by authentication.method, a file of users, oauthbearer.* or certificates: "
+    "leave this out"
 )
 _NO_PLUGINS: Final = "classes of plugins can't be loaded, so whatever it protects would be open: leave it out"
 _NO_LIMITS: Final = "there are no limits on the rate of requests: let a proxy set them, and leave this out"
@@ -31,7 +33,7 @@ def listeners_setting(default: str) -> Setting[tuple[str, ...]]:
     return string_list(
         "listeners",
         (default,),
-        "Where HTTP clients connect: host:port, http://host:port or NAME://host:port, with commas between. "
+        "Where clients connect: host:port, http://…, https://… or NAME://host:port, with commas between. "
         "Other instances are told the first.",
         ListOf(empty=False),
         importance=HIGH,
@@ -41,7 +43,7 @@ def listeners_setting(default: str) -> Setting[tuple[str, ...]]:
 LISTENER_PROTOCOL_MAP: Final[Setting[tuple[str, ...]]] = string_list(
     "listener.protocol.map",
     (),
-    "The protocols of named listeners, as NAME:http with commas between.",
+    "The protocols of named listeners, as NAME:http or NAME:https with commas between.",
     ListOf(),
     importance=LOW,
 )
@@ -66,10 +68,9 @@ def addresses_of(settings: Settings, listeners: Setting[tuple[str, ...]]) -> tup
         if protocol is None:
             problem = f"listener {scheme} has no protocol in {LISTENER_PROTOCOL_MAP.name}"
             raise settings.refusal(listeners.name, problem)
-        if protocol != "http":
-            raise settings.refusal(listeners.name, _NO_TLS)
         try:
-            found.append(HttpAddress.parse(rest if separator else text))
+            parsed = HttpAddress.parse(rest if separator else text)
+            found.append(HttpAddress(parsed.host, parsed.port, protocol, scheme.lower() if separator else ""))
         except ServiceError as problem:
             raise settings.refusal(listeners.name, str(problem)) from None
     places = [(each.host, each.port) for each in found if each.port]
@@ -92,28 +93,42 @@ def _protocols(settings: Settings) -> Mapping[str, str]:
 
 UNSUPPORTED: Final[Mapping[str, Unsupported]] = merged(
     (
-        refusing(_NO_TLS, "ssl.", "listener.name.", "hsts.header.enable", nothing=("false",)),
-        refusing(_NO_TLS, "ssl.client.auth", "ssl.client.authentication", nothing=("false", "none")),
-        refusing(_NO_TLS, "sni.check.enabled", "prefix.sni.check.enabled", nothing=("false",)),
-        refusing(_NO_TLS, "reject.invalid.sni.headers", "enable.fips", nothing=("false",)),
+        refusing(_NOT_OF_TLS, "ssl.", "hsts.header.enable", nothing=("false",)),
+        refusing(_NO_LISTENER_SETTING, "listener.name."),
+        refusing(_NOT_OF_TLS, "sni.check.enabled", "prefix.sni.check.enabled", nothing=("false",)),
+        refusing(_NOT_OF_TLS, "reject.invalid.sni.headers", "enable.fips", nothing=("false",)),
         harmless(
-            "HTTPS is not served",
+            "TLS is OpenSSL's, of HTTP/1.1",
+            "ssl.protocol",
+            "ssl.provider",
+            "ssl.keymanager.algorithm",
+            "ssl.trustmanager.algorithm",
+            "ssl.keystore.watch.location",
+            "ssl.endpoint.identification.algorithm",
             "sni.host.check.enabled",
             "prefix.sni.prefix",
             "expected.sni.headers",
             "enable.fips.mode",
             "http2.enabled",
-            nothing=("false",),
+            nothing=("false", "tls"),
         ),
-        refusing(_NO_AUTHENTICATION, "authentication.", nothing=("none", "*")),
-        refusing(_NO_AUTHENTICATION, "oauthbearer.", "oauth.", "public.key.path"),
-        refusing(_NO_AUTHENTICATION, "confluent.metadata.", "confluent.security.", "confluent.oidc."),
-        refusing(_NO_AUTHENTICATION, "csrf.prevention.enable", nothing=("false",)),
+        refusing(_NO_PROVIDER, "authentication.", "oauthbearer.", "oauth.", "public.key.path"),
+        refusing(_NO_PROVIDER, "confluent.metadata.", "confluent.security.", "confluent.oidc."),
+        refusing(_NO_PROVIDER, "csrf.prevention.enable", nothing=("false",)),
         harmless("requests need no token", "csrf."),
         refusing(
             _NO_PLUGINS,
-            "resource.extension.classes",
             "rest.servlet.initializor.classes",
+            # With which Confluent's services have authentication.method=BEARER, which is here without.
+            told=(
+                "io.confluent.common.security.jetty.initializer.authenticationhandler",
+                "io.confluent.common.security.jetty.initializer.installbearerorbasicsecurityhandler",
+                "io.confluent.common.security.jetty.initializer.installoauthsecurityhandler",
+            ),
+        ),
+        refusing(
+            _NO_PLUGINS,
+            "resource.extension.classes",
             "websocket.servlet.initializor.classes",
             "kafka.rest.extension.classes",
             told=("io.confluent.kafkarest.kafkarestresourceextension",),

@@ -14,7 +14,7 @@ import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ottla.config.errors import UserError
@@ -40,7 +40,7 @@ class Place:
         """Bind the addresses, at least one. Raises ServiceError if that fails."""
         bound = bind(name, wanted)
         ports = [each.getsockname()[1] for each in bound]
-        addresses = (HttpAddress(each.host, port) for each, port in zip(wanted, ports, strict=True))
+        addresses = (replace(each, port=port) for each, port in zip(wanted, ports, strict=True))
         return cls(name, tuple(addresses), tuple(bound))
 
     @property

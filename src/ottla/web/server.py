@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from ottla.web.errors import ServiceError
 from ottla.web.front import Front
 from ottla.web.front_settings import FrontOptions
 from ottla.web.http_protocol import BoundedHttpProtocol
+from ottla.web.security import Security
+from ottla.web.tls_acceptor import TlsAcceptor
 
 STOP_REQUESTS_SECONDS: Final = 5
 """For connections that stay open although no request is under way: longer than the front's DRAIN_SECONDS."""
@@ -31,27 +34,47 @@ CONNECTIONS: Final = 4_096
 """The most concurrent requests of a service; a further one is answered with 503."""
 BACKLOG: Final = 1_024
 
+Context = Callable[[], ssl.SSLContext]
+"""Gives the TLS of a listener for a new connection."""
+
 
 @dataclass(frozen=True, slots=True)
 class HttpAddress:
-    """The address on which a service listens."""
+    """The address on which a service listens. listener: the name of the listener, in lower case."""
 
     host: str
     port: int
+    scheme: str = "http"
+    listener: str = ""
 
     @property
     def url(self) -> str:
         """The URL for clients on this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        return (
+            f"{self.scheme}://[{host}]:{self.port}" if ":" in host else f"{self.scheme}://{host}:{self.port}"
+        )
+
+    @property
+    def tls_listener(self) -> str | None:
+        """The name of the listener, None if it has no TLS."""
+        return self.listener if self.scheme == "https" else None
 
     @classmethod
     def parse(cls, text: str) -> HttpAddress:
-        """Parse `HOST:PORT` or `[HOST]:PORT`, with or without `http://` before it. Raises ServiceError."""
-        host, separator, port = text.removeprefix("http://").rstrip("/").rpartition(":")
+        """Parse `HOST:PORT` or `[HOST]:PORT`, with or without `http://` or `https://` before it.
+
+        Raises ServiceError.
+        """
+        scheme, separator, rest = text.partition("://")
+        if separator and scheme not in ("http", "https"):
+            raise ServiceError(f"{text!r} is not HOST:PORT")
+        if not separator:
+            scheme, rest = "http", text
+        host, separator, port = rest.rstrip("/").rpartition(":")
         if not separator or not port.isdecimal() or not int(port) <= 65_535 or "/" in host:
             raise ServiceError(f"{text!r} is not HOST:PORT")
-        return cls(host.removeprefix("[").removesuffix("]"), int(port))
+        return cls(host.removeprefix("[").removesuffix("]"), int(port), scheme, scheme)
 
 
 class Service(Protocol):
@@ -100,13 +123,39 @@ async def serve(
         for each in bound:
             stack.callback(each.close)
         stack.push_async_callback(service.stop)
+        security = service.front.security
+        if security is not None:
+            security.require_known_clients(
+                service.name, [(each.host, each.port, each.tls_listener) for each in addresses]
+            )
+        contexts = [_context(security, each) for each in addresses]
         await service.start(addresses[0])
-        answering = await _listen(stack, service, bound)
+        answering = await _listen(stack, service, list(zip(bound, contexts, strict=True)))
         failing = asyncio.create_task(service.failed(), name=f"{service.name} failed")
         stack.push_async_callback(cancel, failing)
+        watched: list[asyncio.Task[str]] = [answering, failing]
+        if security is not None:
+            watched.append(asyncio.create_task(_watch(security), name=f"{service.name} security"))
+            stack.push_async_callback(cancel, watched[-1])
         ready(f"ottla {service.name} ready at {', '.join(each.url for each in addresses)}")
-        done, _ = await asyncio.wait([answering, failing], return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
         return done.pop().result()
+
+
+def _context(security: Security | None, address: HttpAddress) -> Context | None:
+    """The TLS of an address, None if it has none. Raises ConfigError."""
+    listener = address.tls_listener
+    if listener is None:
+        return None
+    if security is None:
+        raise ServiceError(f"there are no settings of TLS for {address.url}")
+    watched = security.tls_context(listener)
+    return lambda: watched.value
+
+
+async def _watch(security: Security) -> str:
+    await security.run()
+    return "files of certificates and users are no longer looked at"
 
 
 def bind(name: str, addresses: Sequence[HttpAddress]) -> list[socket.socket]:
@@ -144,25 +193,43 @@ async def cancel(task: asyncio.Future[Any]) -> None:
 class _Uvicorn(uvicorn.Server):
     """A uvicorn server that leaves signals to the process, which may run several."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(
+        self, config: uvicorn.Config, listeners: Sequence[tuple[socket.socket, Context | None]]
+    ) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
+        self._listeners = listeners
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """As uvicorn's own for given sockets, but with a context of TLS for each."""
+        await self.lifespan.startup()
+        loop = asyncio.get_running_loop()
+
+        def make_protocol() -> BoundedHttpProtocol:
+            return BoundedHttpProtocol(self.config, self.server_state, self.lifespan.state, loop)
+
+        backlog = self.config.backlog
+        self.servers = []
+        for listening, context in self._listeners:
+            if context is None:
+                made: Any = await loop.create_server(make_protocol, sock=listening, backlog=backlog)
+            else:
+                made = TlsAcceptor(listening, make_protocol, context, backlog)
+            self.servers.append(made)
+        self.started = True
         self.ready.set()
 
 
 async def _listen(
-    stack: AsyncExitStack, service: Service, bound: Sequence[socket.socket]
+    stack: AsyncExitStack, service: Service, bound: Sequence[tuple[socket.socket, Context | None]]
 ) -> asyncio.Task[str]:
     """Answer requests at these sockets until the stack is closed; the task ends when the server does."""
-    listeners = [each.getsockname()[:2] for each in bound]
-    front = Front(service.app, service.front, listeners)
+    sockets = [each for each, _ in bound]
+    front = Front(service.app, service.front, [each.getsockname()[:2] for each in sockets])
     config = uvicorn.Config(
         front,
         http=BoundedHttpProtocol,
@@ -178,10 +245,10 @@ async def _listen(
         limit_concurrency=CONNECTIONS,
         backlog=BACKLOG,
     )
-    server = _Uvicorn(config)
+    server = _Uvicorn(config, bound)
 
     async def serve() -> str:
-        await server.serve(list(bound))
+        await server.serve(sockets)
         return f"the HTTP server of ottla {service.name} has ended"
 
     task = asyncio.create_task(serve(), name=f"{service.name} http")

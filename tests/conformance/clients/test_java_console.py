@@ -199,6 +199,52 @@ def test_broker_config_command(cluster: Cluster) -> None:
     assert "log.cleaner.backoff.ms" not in tool(cluster, command, *default, "--describe")
 
 
+def test_config_command_for_quotas(cluster: Cluster, unique_name: str) -> None:
+    command = "kafka.admin.ConfigCommand"
+
+    def describe(*entity: str) -> str:
+        """The quotas; of a user alone the tool asks for SCRAM credentials too, which not every broker has."""
+        return run_java(command, "--bootstrap-server", cluster.bootstrap, "--describe", *entity).stdout
+
+    def shows(*entity: str, text: str) -> bool:
+        return text in describe(*entity)
+
+    user = ("--entity-type", "users", "--entity-name", unique_name)
+    both = (*user, "--entity-type", "clients", "--entity-name", "app")
+    any_client = (*user, "--entity-type", "clients", "--entity-default")
+    address = ("--entity-type", "ips", "--entity-name", "203.0.113.9")
+    quotas = "producer_byte_rate=1000000000,request_percentage=12345.5"
+    # when
+    assert "Completed updating config" in tool(cluster, command, *user, "--alter", "--add-config", quotas)
+    tool(cluster, command, *both, "--alter", "--add-config", "consumer_byte_rate=2000000000")
+    tool(cluster, command, *any_client, "--alter", "--add-config", "controller_mutation_rate=5000")
+    tool(cluster, command, *address, "--alter", "--add-config", "connection_creation_rate=1000")
+    # then
+    eventually(lambda: shows(*address, text="connection_creation_rate=1000.0"), "all is there")
+    described = describe(*user)
+    assert f"Quota configs for user-principal '{unique_name}' are " in described
+    assert "producer_byte_rate=1.0E9" in described and "request_percentage=12345.5" in described
+    app = f"Quota configs for user-principal '{unique_name}', client-id 'app' are consumer_byte_rate=2.0E9"
+    assert shows(*both, text=app)
+    default = f"'{unique_name}', the default client-id are controller_mutation_rate=5000.0"
+    assert shows(*any_client, text=default)
+    assert shows(*user, "--entity-type", "clients", text=app)
+    # when
+    delete = ("--alter", "--delete-config")
+    tool(cluster, command, *user, *delete, "producer_byte_rate,request_percentage")
+    tool(cluster, command, *both, *delete, "consumer_byte_rate")
+    tool(cluster, command, *any_client, *delete, "controller_mutation_rate")
+    tool(cluster, command, *address, *delete, "connection_creation_rate")
+    # then
+    eventually(lambda: not shows(*address, text="connection_creation_rate"), "all is gone")
+    assert describe(*user).strip() == ""
+    refused = failing_tool(cluster, command, *user, "--alter", "--add-config", "producer_byte_rate=0")
+    assert "InvalidRequestException" in refused
+    unknown = ("--entity-type", "ips", "--entity-name", "no-such-host.invalid")
+    add = ("--alter", "--add-config", "connection_creation_rate=1")
+    assert "no-such-host.invalid" in failing_tool(cluster, command, *unknown, *add)
+
+
 def test_offsets_records_and_log_directories(cluster: Cluster, unique_name: str, tmp_path: Path) -> None:
     topic = create_topic(cluster.bootstrap, unique_name, partitions=2)
     produce(cluster.bootstrap, topic, ({"value": b"%d" % n, "partition": 0} for n in range(10)))

@@ -37,7 +37,7 @@ def problem(cluster: NodeCluster, *words: str) -> str:
     )
     assert (run.returncode, run.stdout) == (1, ""), run
     (line,) = run.stderr.splitlines()
-    assert line.startswith(f"ottla {words[0]}: ")
+    assert line.startswith(f"ottla {words[0]} {words[1]}: ")
     return line
 
 
@@ -129,4 +129,4 @@ def test_a_cluster_that_cannot_be_reached_is_told_in_a_line(three_nodes: NodeClu
         check=False,
     )
     assert (run.returncode, run.stdout) == (1, "")
-    assert run.stderr.startswith("ottla quorum: The broker at 127.0.0.1:1 cannot be reached: ")
+    assert run.stderr.startswith("ottla quorum status: The broker at 127.0.0.1:1 cannot be reached: ")

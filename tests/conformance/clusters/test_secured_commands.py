@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.servers.secured_kafka import SecuredKafka, secured_kafka
+from support.servers.secured_kafka import SCRAM_HASHES, SecuredKafka, secured_kafka
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -42,4 +43,20 @@ def test_commands_get_into_a_secured_cluster_with_the_right_password(tmp_path: P
         refused = ottla(kafka, tmp_path, "partition", "list", "--set", "sasl.password=guessed")
         assert (refused.returncode, refused.stdout) == (1, "")
         (line,) = refused.stderr.splitlines()
-        assert line.startswith(f"ottla partition: {kafka.bootstrap} refuses the user: ")
+        assert line.startswith(f"ottla partition list: {kafka.bootstrap} refuses the user: ")
+
+
+SCRAM_USER, SCRAM_PASSWORD = "of=scram, with comma", "pass \u00e4 =,"
+
+
+def test_commands_get_in_by_scram_with_the_right_password_alone(tmp_path: Path) -> None:
+    with secured_kafka(tmp_path) as kafka:
+        asyncio.run(kafka.add_scram_user(SCRAM_USER, SCRAM_PASSWORD))
+        for mechanism in SCRAM_HASHES:
+            own = ("--set", f"sasl.mechanism={mechanism}", "--set", f"sasl.username={SCRAM_USER}")
+            listed = ottla(kafka, tmp_path, "topic", "list", *own, "--set", f"sasl.password={SCRAM_PASSWORD}")
+            assert (listed.returncode, listed.stdout, listed.stderr) == (0, "", "")
+            refused = ottla(kafka, tmp_path, "topic", "list", *own, "--set", "sasl.password=guessed")
+            assert refused.returncode == 1
+            (line,) = refused.stderr.splitlines()
+            assert line.startswith(f"ottla topic list: {kafka.bootstrap} refuses the user: ")

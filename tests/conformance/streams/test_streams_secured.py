@@ -1,4 +1,4 @@
-"""Streams on an Apache Kafka that wants TLS and a password: sources, sinks, ledgers and groups all get in."""
+"""Streams on an Apache Kafka that wants TLS and a password or a certificate: all of its clients get in."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ottla.client.cluster import KafkaCluster, Topic
+from ottla.pipeline.query.source import KafkaSource, read_stream
+from ottla.pipeline.sink.exactly_once import write_exactly_once
 from ottla.pipeline.spark.session import SparkPipelineSession
 from ottla.streams import Streams, StreamsError, StreamsSettings
 from ottla.streams.run.application import start
-from support.servers.secured_kafka import SecuredKafka, secured_kafka
+from support.servers.secured_kafka import WAYS_IN, SecuredKafka, secured_kafka
 
 pytestmark = [
     pytest.mark.spark,
@@ -29,10 +32,12 @@ def secured(tmp_path: Path) -> Iterator[SecuredKafka]:
         yield kafka
 
 
+@pytest.mark.parametrize("way", WAYS_IN)
 def test_an_application_reads_keeps_and_writes(
-    secured: SecuredKafka, spark_session: SparkPipelineSession, tmp_path: Path
+    way: str, secured: SecuredKafka, spark_session: SparkPipelineSession, tmp_path: Path
 ) -> None:
-    kafka = KafkaCluster(secured.bootstrap, secured.client_options)
+    bootstrap, client_options = secured.way_in(way)
+    kafka = KafkaCluster(bootstrap, client_options)
     kafka.ensure_topics([Topic(name, 2) for name in ("lines", "loud", "counts")])
     producer = Producer(kafka.producer_options())
     for line in ("a b", "a"):
@@ -44,11 +49,11 @@ def test_an_application_reads_keeps_and_writes(
     words = lines.flat_map_values(lambda line: F.split(line.value, " ")).group_by(lambda word: word.value)
     words.count(name="words").materialize("words").to("counts", key=str, value=int)
     settings = StreamsSettings(
-        secured.bootstrap,
+        bootstrap,
         tmp_path / "state",
         partitions=2,
         until_caught_up=True,
-        client_options=secured.client_options,
+        client_options=client_options,
     )
 
     with start(app.topology(), settings, session=spark_session) as running:
@@ -74,3 +79,28 @@ def test_a_wrong_password_stops_the_start_in_one_line(
         start(app.topology(), settings, session=spark_session)
 
     assert "intruder: " in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("way", WAYS_IN)
+def test_a_pipeline_reads_and_its_sink_writes_exactly_once(
+    way: str, secured: SecuredKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The source is Java's client inside of Spark, the sink and its ledger are Python's and librdkafka's."""
+    bootstrap, client_options = secured.way_in(way)
+    kafka = KafkaCluster(bootstrap, client_options)
+    kafka.ensure_topics([Topic(name, 2) for name in ("in", "out")])
+    producer = Producer(kafka.producer_options())
+    for number in range(10):
+        producer.produce("in", str(number))
+    assert producer.flush(30) == 0
+    source = KafkaSource(bootstrap, ["in"], client_options=client_options)
+    frame = read_stream(spark, source).select("value")
+    query = (
+        write_exactly_once(frame, bootstrap, "secured-sink", topic="out", client_options=client_options)
+        .option("checkpointLocation", (tmp_path / "checkpoint").as_uri())
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(200)
+
+    assert sorted(int(message.value() or b"") for message in kafka.read("out")) == list(range(10))

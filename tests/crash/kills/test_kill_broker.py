@@ -53,6 +53,8 @@ QUICK = {
 }
 #: Small segments and frequent checkpoints: kills meet rolling, flushing and checkpointing too.
 BUSY_SETTINGS = {
+    "log.initial.task.delay.ms": "0",
+    "log.retention.ms": "-1",
     "log.flush.offset.checkpoint.interval.ms": "50",
     "replica.high.watermark.checkpoint.interval.ms": "50",
     "log.flush.interval.messages": "2000",
@@ -525,7 +527,7 @@ def test_what_an_admin_was_told_survives_a_kill_at_once(tmp_path: Path) -> None:
                 answer = client.call(CreatePartitionsRequest(topics=[more], timeout_ms=10_000))
                 assert answer.results[0].error_code == 0
                 change = AlterableConfig(
-                    name="retention.ms", config_operation=0, value=str(round_number * 10**9)
+                    name="retention.ms", config_operation=0, value=str(round_number * 10**12)
                 )
                 resource = AlterConfigsResource(resource_type=2, resource_name="changed", configs=[change])
                 answer = client.call(IncrementalAlterConfigsRequest(resources=[resource]))
@@ -545,5 +547,5 @@ def test_what_an_admin_was_told_survives_a_kill_at_once(tmp_path: Path) -> None:
                     resource_type=2, resource_name="changed", configuration_keys=["retention.ms"]
                 )
                 described = client.call(DescribeConfigsRequest(resources=[wanted])).results[0]
-                assert [each.value for each in described.configs] == [str(round_number * 10**9)]
+                assert [each.value for each in described.configs] == [str(round_number * 10**12)]
     assert len(set(producer_ids)) == len(producer_ids)

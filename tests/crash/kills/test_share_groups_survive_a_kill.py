@@ -75,6 +75,8 @@ class Worker:
         return acquired
 
     def acknowledge(self, offsets: list[int], kind: int) -> None:
+        if not offsets:  # an answer has no partition of which nothing was asked
+            return
         batches = [
             share_acknowledge_request.AcknowledgementBatch(
                 first_offset=offset, last_offset=offset, acknowledge_types=[kind]

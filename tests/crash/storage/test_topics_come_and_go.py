@@ -47,6 +47,7 @@ DRILL_SECONDS = float(os.environ.get("OTTLA_DRILL_SECONDS", "600"))
 FLUSH_SECONDS = 120
 """How long a producer may take to get its answers, restarts of brokers included."""
 SETTINGS = {
+    "log.initial.task.delay.ms": "0",
     "log.retention.check.interval.ms": "20",
     "log.segment.delete.delay.ms": "50",
     "log.cleaner.backoff.ms": "20",

@@ -24,8 +24,9 @@ from ottla.core.decisions.heartbeats import BrokerHeartbeats
 from ottla.core.decisions.in_sync import alter_partition
 from ottla.core.decisions.partition_changes import RECOVERING, TopicRules, topic_rules
 from ottla.core.decisions.reassignments import alter_partition_reassignments, is_reassigning
-from ottla.core.decisions.registration import register_broker, unregister_broker
+from ottla.core.decisions.registration import register_broker
 from ottla.core.decisions.topics import create_topics
+from ottla.core.decisions.unregistration import unregister_broker
 from ottla.core.image.features import INITIAL_FEATURES, SUPPORTED_FEATURES
 from ottla.core.image.image import (
     NO_LEADER,

@@ -328,14 +328,15 @@ class StreamsConversations(RuleBasedStateMachine):
 
     @invariant()
     def a_process_has_a_task_once(self) -> None:
+        """At one of its members, which may have it in two roles while it changes from one to the other."""
         group = self.group()
         if group is not None:
-            had: set[tuple[str, object]] = set()
+            had: dict[tuple[str, object], str] = {}
             for (_, task), holders in group._holders.items():
                 for member_id in holders:
                     key = group.members[member_id].process_id, task
-                    assert key not in had, f"{key} twice"
-                    had.add(key)
+                    other = had.setdefault(key, member_id)
+                    assert other == member_id, f"{key} at {other} and {member_id}"
 
     @invariant()
     def epochs_are_in_order(self) -> None:

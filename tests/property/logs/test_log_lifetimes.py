@@ -56,6 +56,7 @@ HESITATIONS_S = (0.0, 0.0, 0.0, 0.0, 0.001, 0.003)
 SETTINGS = {
     "log.cleaner.backoff.ms": "2",
     "log.segment.delete.delay.ms": "0",
+    "log.initial.task.delay.ms": "0",
     "log.retention.check.interval.ms": "3",
     "log.flush.offset.checkpoint.interval.ms": "5",
     "replica.high.watermark.checkpoint.interval.ms": "5",

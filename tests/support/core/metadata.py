@@ -48,7 +48,7 @@ class SeededRandomness:
     def below(self, limit: int) -> int:
         return self._random.randrange(limit)
 
-    def topic_id(self) -> uuid.UUID:
+    def new_id(self) -> uuid.UUID:
         return uuid.UUID(int=self._random.getrandbits(128), version=4)
 
 

@@ -13,6 +13,7 @@ from ottla.broker.controller.topic_creation import create_topics
 from ottla.protocol.headers import decode_response, encode_request
 from ottla.protocol.messages.create_topics_request import CreatableTopic
 from ottla.protocol.schema import Message
+from support.servers.cluster import NO_RETENTION
 
 ANSWER_TIMEOUT_S = 10
 CONDITION_TIMEOUT_S = 20
@@ -67,7 +68,12 @@ async def until(condition: Callable[[], object]) -> None:
 async def running_broker(data: Path, settings: Mapping[str, str] | None = None) -> AsyncIterator[Broker]:
     """A broker on a free port, stopped cleanly at the end."""
     failed = asyncio.Event()
-    values = {"log.dirs": str(data), "listeners": "PLAINTEXT://127.0.0.1:0", **(settings or {})}
+    values = {
+        "log.dirs": str(data),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        **NO_RETENTION,
+        **(settings or {}),
+    }
     broker = await Broker.start(BrokerConfig.from_mapping(values), on_failure=failed.set)
     try:
         yield broker

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ottla.broker.broker import Broker
 from ottla.broker.config import BrokerConfig
-from support.servers.cluster import free_port
+from support.servers.cluster import NO_RETENTION, free_port
 
 BOTH, BROKER, CONTROLLER = "broker,controller", "broker", "controller"
 WAIT_S = 30
@@ -23,6 +23,7 @@ QUICK = {
     "broker.heartbeat.interval.ms": "100",
     "broker.session.timeout.ms": "2000",
     "offsets.topic.num.partitions": "2",
+    **NO_RETENTION,
 }
 
 
@@ -33,6 +34,7 @@ class Nodes:
     directory: Path
     roles: Mapping[int, str]
     settings: Mapping[str, str]
+    listener_name: str = "PLAINTEXT"
     ports: dict[int, tuple[int, int]] = field(default_factory=dict)
     running: dict[int, Broker] = field(default_factory=dict)
     failures: dict[int, list[str]] = field(default_factory=dict)
@@ -46,7 +48,7 @@ class Nodes:
         ]
         listeners = []
         if BROKER in roles:
-            listeners.append(f"PLAINTEXT://127.0.0.1:{broker_port}")
+            listeners.append(f"{self.listener_name}://127.0.0.1:{broker_port}")
         if CONTROLLER in roles:
             listeners.append(f"CONTROLLER://127.0.0.1:{controller_port}")
         return BrokerConfig.from_mapping(
@@ -94,10 +96,13 @@ class Nodes:
 
 @asynccontextmanager
 async def nodes(
-    directory: Path, roles: Mapping[int, str], settings: Mapping[str, str] | None = None
+    directory: Path,
+    roles: Mapping[int, str],
+    settings: Mapping[str, str] | None = None,
+    listener_name: str = "PLAINTEXT",
 ) -> AsyncIterator[Nodes]:
     """Nodes that are configured for each other and not started; those that run at the end are stopped."""
-    cluster = Nodes(directory, roles, settings or {})
+    cluster = Nodes(directory, roles, settings or {}, listener_name)
     for node_id in roles:
         cluster.ports[node_id] = (free_port(), free_port())
     try:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from ottla.broker.authorization import OpenAuthorization
 from ottla.broker.broker import Broker
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.controller import Controller
@@ -55,6 +56,7 @@ class QuorumNode:
     def __init__(self, config: BrokerConfig, address: tuple[str, int] | None) -> None:
         self.config = config
         self.node_id = config.node_id
+        self.authorization = OpenAuthorization()
         self.failures: list[BaseException] = []
         self._address = address
         self._tasks: set[asyncio.Task[Any]] = set()

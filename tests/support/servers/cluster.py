@@ -17,6 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
+NO_RETENTION: Mapping[str, str] = {"log.initial.task.delay.ms": "86400000"}
+"""Records with timestamps of years ago must not meet retention while a test reads them."""
+
 # One node, small and quick: given to ottla and to Apache Kafka alike.
 CONFORMANCE_SETTINGS: Mapping[str, str] = {
     "group.consumer.heartbeat.interval.ms": "500",
@@ -32,8 +35,7 @@ CONFORMANCE_SETTINGS: Mapping[str, str] = {
     "transaction.state.log.num.partitions": "4",
     "transaction.state.log.replication.factor": "1",
     "group.min.session.timeout.ms": "1000",
-    # records with timestamps of years ago must not meet retention while a test reads them
-    "log.initial.task.delay.ms": "86400000",
+    **NO_RETENTION,
 }
 
 # Each process of pytest-xdist (gw0, gw1, ...) has a range of ports; a run beside it begins elsewhere within.

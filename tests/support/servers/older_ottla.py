@@ -23,6 +23,7 @@ from ottla.broker.controller import lifecycle
 from ottla.broker.coordinators import coordinator_partitions
 from ottla.broker.coordinators.coordinator_partitions import CoordinatorPartitions
 from ottla.broker.coordinators.coordinator_routing import CoordinatorRouting
+from ottla.broker.handlers.cluster import api_versions
 from ottla.core.coordination.partitioning import older_partition_for
 from ottla.core.image.features import SUPPORTED_FEATURES
 
@@ -44,6 +45,8 @@ def make_older(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CoordinatorPartitions, "settle", _not_settled)
     patch.setattr(CoordinatorRouting, "_home_of", lambda routing, partition: None)
     patch.setattr(lifecycle, "REGISTERED_FEATURES", SUPPORTED_FEATURES)
+    apis = [each for each in api_versions._BROKER_APIS if each != coordinator_partitions.KAFKAS_API]
+    patch.setattr(api_versions, "_BROKER_APIS", apis)
 
 
 def _die_at(last_step: int, patch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ class ServiceProcess:
     name: str
     port: int
     server: ServerProcess
+    scheme: str = "http"
 
     @classmethod
     @contextmanager
@@ -28,16 +29,17 @@ class ServiceProcess:
         directory: Path,
         settings: Mapping[str, str] | None = None,
         port: int | None = None,
+        scheme: str = "http",
     ) -> Iterator[ServiceProcess]:
         """A service that runs while the block does, `registry` or `rest`."""
         chosen = free_port() if port is None else port
         command = [sys.executable, "-m", "ottla", name, "--bootstrap", bootstrap]
-        command += ["--listen", f"127.0.0.1:{chosen}"]
+        command += ["--listen", f"{scheme}://127.0.0.1:{chosen}"]
         for key, value in (settings or {}).items():
             command += ["--set", f"{key}={value}"]
         directory.mkdir(parents=True, exist_ok=True)
         log_path = directory / f"{name}-{chosen}.log"
-        service = cls(name, chosen, ServerProcess(command, f"ottla {name} ready", log_path))
+        service = cls(name, chosen, ServerProcess(command, f"ottla {name} ready", log_path), scheme)
         try:
             service.server.start()
             yield service
@@ -47,7 +49,7 @@ class ServiceProcess:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def kill(self) -> None:
         """kill -9."""

@@ -162,7 +162,40 @@ def test_retention_deletes_old_segments_in_the_background(tmp_path: Path) -> Non
         partition = broker.partitions.partition("orders", 0)
         await until(lambda: partition.log.log_start_offset == 1)
 
-    run(tmp_path, scenario, log_retention_check_interval_ms="1")
+    run(tmp_path, scenario, log_initial_task_delay_ms="0", log_retention_check_interval_ms="1")
+
+
+def test_retention_and_checkpoints_first_run_after_the_initial_delay(tmp_path: Path) -> None:
+    """As in Apache Kafka: not after an interval, and not before the delay is over."""
+
+    async def old_record(broker: Broker, client: RawClient) -> None:
+        await create_topic(broker, "orders", configs={"segment.ms": "1", "retention.ms": "1"})
+        await produce(client, "orders", b"a")
+        log = broker.partitions.partition("orders", 0).log
+        log.roll(NOW_MS)
+        rounds = asyncio.Semaphore(0)
+
+        async def count() -> None:
+            rounds.release()
+
+        broker.supervisor.every("count", lambda: 1, count)
+        for _ in range(50):  # as many as retention would have had
+            await rounds.acquire()
+        assert log.log_start_offset == 0
+        assert not (tmp_path / "recovery-point-offset-checkpoint").exists()
+
+    async def deleted(broker: Broker, client: RawClient) -> None:
+        await until(lambda: broker.partitions.partition("orders", 0).log.log_start_offset == 1)
+
+    day_ms = "86400000"
+    run(
+        tmp_path,
+        old_record,
+        log_initial_task_delay_ms=day_ms,
+        log_retention_check_interval_ms="1",
+        log_flush_offset_checkpoint_interval_ms="1",
+    )
+    run(tmp_path, deleted, log_initial_task_delay_ms="0", log_retention_check_interval_ms=day_ms)
 
 
 def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:

@@ -181,13 +181,90 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
             "replica.fetch.wait.max.ms=40000: replica.fetch.wait.max.ms=40000 must be at most "
             "replica.socket.timeout.ms=30000",
         ),
-        ({"authorizer_class_name": "Kafka.Auth"}, "authorization is not served"),
+        ({"super_users": "User:alice;bob"}, "`bob` is not a principal"),
+        ({"authorizer_class_name": "Kafka.Auth"}, "StandardAuthorizer alone"),
         ({"create_topic_policy_class_name": "my.Policy"}, "what it protects would be open"),
         ({"alter_config_policy_class_name": "my.Policy"}, "what it protects would be open"),
         ({"client_quota_callback_class": "my.Quota"}, "what it protects would be open"),
         ({"config_providers": "file"}, "what it protects would be open"),
-        ({"listeners": "SSL://:9093"}, "listener SSL speaks SSL, only PLAINTEXT is served"),
-        ({"listeners": "SASL_SSL://:9093"}, "only PLAINTEXT is served"),
+        ({"listeners": "SASL_SSL://:9093"}, "sasl.enabled.mechanisms: GSSAPI is not served, name some of"),
+        (
+            {"listeners": "SSL://:9093", "ssl_enabled_protocols": "TLSv1.3,SSLv3"},
+            "ssl.enabled.protocols=TLSv1.3,SSLv3: SSLv3 is not served, name some of",
+        ),
+        (
+            {"listeners": "SSL://:9093", "ssl_protocol": "SSL"},
+            "ssl.protocol=SSL: it is not one of TLS, TLSv1",
+        ),
+        (
+            {"listeners": "SSL://:9093", "ssl_endpoint_identification_algorithm": "LDAPS"},
+            "LDAPS is neither https nor empty",
+        ),
+        ({"listeners": "SSL://:9093", "ssl_principal_mapping_rules": "RULE:a"}, "Invalid rule: `RULE:a`"),
+        ({"listeners": "SSL://:9093", "ssl_engine_factory_class": "a.B"}, "classes of Java can't be loaded"),
+        ({"listeners": "SSL://:9093", "ssl_provider": "BCJSSE"}, "ssl.provider=BCJSSE: TLS is OpenSSL's"),
+        ({"principal_builder_class": "a.B"}, "principals are those of org.apache.kafka"),
+        (
+            {"listeners": "SSL://a:1,CONTROLLER://a:2"},
+            "it has no entry for controller listener CONTROLLER, which listener SSL",
+        ),
+        (
+            {"listeners": "SASL_PLAINTEXT://a:1"},
+            "sasl.enabled.mechanisms: GSSAPI is not served, name some of",
+        ),
+        (
+            {"listeners": "SASL_PLAINTEXT://a:1", "sasl_enabled_mechanisms": "PLAIN"},
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config: it is not set",
+        ),
+        (
+            {
+                "node_id": "1",
+                "listeners": "SASL_PLAINTEXT://a:1,CONTROLLER://a:2",
+                "listener_security_protocol_map": "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SSL",
+                "sasl_enabled_mechanisms": "SCRAM-SHA-256",
+                "controller_quorum_voters": "1@a:2,2@b:2",
+            },
+            "sasl.mechanism.inter.broker.protocol: GSSAPI is not served, name some of",
+        ),
+        (
+            {
+                "listeners": "SASL_PLAINTEXT://a:1,CONTROLLER://a:2",
+                "listener_security_protocol_map": "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SSL",
+                "sasl_enabled_mechanisms": "SCRAM-SHA-256",
+                "sasl_mechanism_inter_broker_protocol": "SCRAM-SHA-512",
+            },
+            "nodes log in to each other at listener SASL_PLAINTEXT, where sasl.enabled.mechanisms has "
+            "SCRAM-SHA-256: name one of these",
+        ),
+        (
+            {
+                "listeners": "SASL_PLAINTEXT://a:1,CONTROLLER://a:2",
+                "listener_security_protocol_map": "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SSL",
+                "sasl_enabled_mechanisms": "SCRAM-SHA-256",
+                "sasl_mechanism_inter_broker_protocol": "SCRAM-SHA-256",
+            },
+            "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config: it is not set",
+        ),
+        (
+            {
+                "listeners": "PLAINTEXT://a:1,CONTROLLER://a:2",
+                "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+                "sasl_enabled_mechanisms": "SCRAM-SHA-256",
+            },
+            "sasl.mechanism.controller.protocol: GSSAPI is not served",
+        ),
+        (
+            {"listeners": "SASL_PLAINTEXT://a:1", "sasl_enabled_mechanisms": "OAUTHBEARER"},
+            "sasl.oauthbearer.jwks.endpoint.url: OAUTHBEARER needs it at listener SASL_PLAINTEXT",
+        ),
+        (
+            {
+                "listeners": "SASL_PLAINTEXT://a:1",
+                "sasl_enabled_mechanisms": "SCRAM-SHA-256",
+                "sasl_server_callback_handler_class": "my.LdapHandler",
+            },
+            "my.LdapHandler can't be loaded, so SCRAM-SHA-256 would be checked by other rules",
+        ),
         ({"listeners": "INSIDE://:9092"}, "no entry in listener.security.protocol.map"),
         ({"listeners": "9092"}, "'9092' is not NAME://host:port"),
         ({"listeners": "PLAINTEXT://:99999"}, "is not NAME://host:port"),
@@ -201,9 +278,9 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ),
         ({"advertised_listeners": "CONTROLLER://a:1"}, "CONTROLLER is not one of this node's listeners"),
         ({"advertised_listeners": "OTHER://a:1"}, "no entry in listener.security.protocol.map"),
-        ({"advertised_listeners": "SSL://a:1"}, "only PLAINTEXT is served"),
+        ({"advertised_listeners": "SSL://a:1"}, "SSL is not one of this node's listeners"),
         ({"inter_broker_listener_name": "OTHER"}, "OTHER is not one of the broker's listeners"),
-        ({"security_inter_broker_protocol": "SSL"}, "SSL is not served"),
+        ({"security_inter_broker_protocol": "SSL"}, "no listener of the broker speaks SSL"),
         (
             {"inter_broker_listener_name": "PLAINTEXT", "security_inter_broker_protocol": "PLAINTEXT"},
             "set only one of",

@@ -64,3 +64,21 @@ def test_repeated_work_is_repeated() -> None:
         await supervisor.stop()
 
     asyncio.run(scenario())
+
+
+def test_the_first_run_of_repeated_work_has_a_time_of_its_own() -> None:
+    async def scenario() -> None:
+        names: asyncio.Queue[str] = asyncio.Queue()
+        supervisor = Supervisor(lambda *_: None)
+        day_ms = 86_400_000
+        for name, first_ms, interval_ms in (("late", day_ms, 0), ("once", 0, day_ms), ("often", 0, 1)):
+            supervisor.every(
+                name, lambda each=interval_ms: each, lambda each=name: names.put(each), first_ms=first_ms
+            )
+        async with asyncio.timeout(5):
+            found = [await names.get() for _ in range(20)]
+        await supervisor.stop()
+        assert found.count("once") == 1
+        assert found.count("often") == 19
+
+    asyncio.run(scenario())

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.frame.errors import exit_code_of
+from ottla.cli.frame.extras import PIPELINE, SERVICES
+
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
 PROGRAM = """
 import sys
@@ -67,13 +70,18 @@ def missing_packages() -> set[str]:
             "The broker at 127.0.0.1:1 cannot be reached",
         ),
         (["broker", "--set", "num.partitions"], 2, "--set num.partitions: write it as key=value"),
-        (["rest"], 1, "pip install 'ottla[all]'"),
+        (["rest"], 1, "pip install 'ottla[services]'"),
+        (["registry"], 1, "pip install 'ottla[services]'"),
+        (["up"], 1, "pip install 'ottla[services]'"),
+        (["streams", "run", "x.py", "--state", "s"], 1, "pip install 'ottla[pipeline]'"),
+        (["demo"], 1, "pip install 'ottla[pipeline]'"),
     ],
 )
 def test_a_bare_install_has_the_commands_of_a_cluster(words: list[str], code: int, line: str) -> None:
     missing = missing_packages()
     assert {"confluent_kafka", "starlette", "uvicorn", "pyspark"} <= missing
-    assert not missing & {"aiokafka", "uvloop", "crc32c", "cramjam"}
+    assert "aiokafka" in missing
+    assert not missing & {"uvloop", "crc32c", "cramjam"}
     program = PROGRAM.format(missing=missing, words=words)
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
@@ -81,3 +89,39 @@ def test_a_bare_install_has_the_commands_of_a_cluster(words: list[str], code: in
     assert run.returncode == code, run
     (said,) = run.stderr.splitlines()
     assert line in said
+
+
+def extras() -> dict[str, set[str]]:
+    """The distributions of each extra."""
+    declared = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
+    return {extra: {distribution(each) for each in declared[extra]} for extra in ("services", "pipeline")}
+
+
+def test_the_extras_that_errors_name_have_the_package() -> None:
+    by_package = packages_distributions()
+    for extra, packages in (("services", SERVICES), ("pipeline", PIPELINE)):
+        for package in packages:
+            assert {distribution(each) for each in by_package[package]} & extras()[extra], package
+
+
+def test_every_package_of_an_extra_is_known() -> None:
+    known = {
+        distribution(each) for package in SERVICES | PIPELINE for each in packages_distributions()[package]
+    }
+    assert set().union(*extras().values()) <= known
+
+
+@pytest.mark.parametrize(("missing", "told"), [("fastavro._read", True), ("of_the_users_own", False)])
+def test_a_package_that_is_missed_later_is_told_if_an_extra_has_it(
+    missing: str, told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run() -> int:
+        raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
+
+    if not told:
+        with pytest.raises(ModuleNotFoundError):
+            exit_code_of(lambda: "ottla consume", run)
+        return
+    assert exit_code_of(lambda: "ottla consume", run) == 1
+    line = f"ottla consume: `ottla consume` needs the package {missing}: pip install 'ottla[services]'\n"
+    assert capsys.readouterr().err == line

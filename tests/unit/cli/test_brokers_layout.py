@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.controller.metadata_formatting import bootstrap_records
 from ottla.broker.controller.metadata_snapshots import snapshots
-from ottla.cli.brokers_layout import (
+from ottla.cli.servers.brokers_layout import (
     LAYOUT_FILE,
     LAYOUT_VERSION,
     LayoutError,
@@ -17,6 +18,7 @@ from ottla.cli.brokers_layout import (
     new_layout,
     node_directory,
 )
+from ottla.core.decisions.first_users import first_users
 
 
 def laid_out(directory: Path, brokers: int, first_port: int = 9092, cluster_id: str | None = None):  # type: ignore[no-untyped-def]
@@ -88,7 +90,7 @@ def test_a_restart_finds_what_the_first_start_made(tmp_path: Path) -> None:
 def test_a_format_that_was_cut_off_is_done_again_with_the_same_ids(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ottla.cli import brokers_layout
+    from ottla.cli.servers import brokers_layout
 
     real = brokers_layout.format_directory
 
@@ -161,3 +163,12 @@ def test_fewer_brokers(tmp_path: Path) -> None:
 def test_a_damaged_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / LAYOUT_FILE).write_bytes(content)
     assert "is damaged" in problem(tmp_path, 3)
+
+
+def test_the_first_users_are_formatted_with_the_first_voters(tmp_path: Path) -> None:
+    users = first_users("SCRAM-SHA-256=[name=admin,password=secret]", bytes)
+    lay_out(tmp_path, 3, 9092, None, "CONTROLLER", lambda: users)
+    for node_id in (1, 2, 3):
+        assert users[0] in bootstrap_records(tmp_path / f"node-{node_id}")
+    # a second start changes nothing, whatever it is given
+    lay_out(tmp_path, 3, 9092, None, "CONTROLLER", lambda: pytest.fail("it is formatted"))

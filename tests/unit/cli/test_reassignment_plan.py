@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.cli.reassignment_plan import Assignment, ImpossiblePlan, plan_reassignment, replace_broker
+from ottla.cli.cluster.reassignment_plan import (
+    Assignment,
+    ImpossiblePlan,
+    plan_reassignment,
+    replace_broker,
+)
 
 NO_RACKS: dict[int, str | None] = {}
 

@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = """
 import logging
-from ottla.cli.service_command import log_service_to_stderr
+from ottla.cli.servers.service_command import log_service_to_stderr
 log_service_to_stderr({level!r})
 for number in range(500):
     logging.getLogger("ottla.client").error("%s [%s] %s", "FAIL", "rdkafka#producer-1", number)

@@ -59,6 +59,44 @@ def test_a_start_loads_no_module_that_it_does_not_need(tmp_path: Path) -> None:
     assert len([name for name in loaded if name.split(".")[0] == "ottla"]) <= MOST_OF_OTTLA
 
 
+LISTING = """
+import json, sys
+
+from ottla.cli.main import main
+
+main(["topic", "list", "--bootstrap", "127.0.0.1:1"])
+print(json.dumps(sorted(sys.modules)))
+"""
+
+#: Packages that a listing must not wait for: it is to be done in a quarter of a second.
+NOT_FOR_A_LISTING = (
+    *(
+        "email",
+        "html",
+        "http",
+        "importlib.metadata",
+        "multiprocessing",
+        "sqlite3",
+        "unittest",
+        "xml",
+    ),
+    *("aiokafka", "confluent_kafka", "cramjam", "httpx", "orjson", "pyspark", "requests", "rich", "uvloop"),
+    *("ottla.broker", "ottla.core", "ottla.storage", "ottla.pipeline", "ottla.schemas", "ottla.web"),
+    *("ottla.protocol.records", "ottla.cli.servers", "ottla.cli.cluster.topic_changes"),
+)
+MOST_OF_OTTLA_FOR_A_LISTING = 90
+
+
+def test_a_listing_loads_no_module_that_it_does_not_need() -> None:
+    started = subprocess.run(
+        [sys.executable, "-c", LISTING], capture_output=True, text=True, timeout=60, check=True
+    )
+    loaded = json.loads(started.stdout)
+    needless = tuple(f"{each}." for each in NOT_FOR_A_LISTING)
+    assert [name for name in loaded if f"{name}.".startswith(needless)] == []
+    assert len([name for name in loaded if name.split(".")[0] == "ottla"]) <= MOST_OF_OTTLA_FOR_A_LISTING
+
+
 def test_the_checksum_of_the_start_is_that_of_its_package() -> None:
     code = (
         "import sys; from ottla.protocol.crc import crc32c as ours; assert 'crc32c' not in sys.modules; "

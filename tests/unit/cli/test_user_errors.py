@@ -7,12 +7,13 @@ import pickle
 import pkgutil
 import sys
 import types
-from collections.abc import Sequence
 
 import pytest
 
 from ottla.broker.broker import StartError
 from ottla.cli import main as command
+from ottla.cli.frame.commands import command as frame_command
+from ottla.cli.frame.entries import Entry
 from ottla.config.errors import ConfigError, UsageError, UserError
 
 #: Errors that are no user's: told to a caller inside, who turns them into one or answers a request with them.
@@ -61,12 +62,13 @@ def test_a_user_error_is_told_by_the_command(
 ) -> None:
     module = types.ModuleType("ottla_of_a_test")
 
-    def main(argv: Sequence[str]) -> int:
+    @frame_command("test")
+    def failing() -> None:
         raise error
 
-    vars(module)["main"] = main
+    vars(module)["failing"] = failing
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(command.COMMANDS, "test", (module.__name__, "a command"))
+    monkeypatch.setitem(command.COMMANDS, "test", Entry(f"{module.__name__}:failing", "a command"))
     assert command.main(["test"]) == code
     assert capsys.readouterr().err == f"{error.trace}ottla test: no\n"
 

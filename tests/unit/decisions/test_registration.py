@@ -10,9 +10,8 @@ from ottla.core.decisions.registration import (
     register_broker,
     register_controller,
     registered_broker,
-    unregister_broker,
-    unregister_controller,
 )
+from ottla.core.decisions.unregistration import unregister_broker, unregister_controller
 from ottla.core.image.features import SUPPORTED_FEATURES
 from ottla.core.image.image import NO_LEADER, MetadataImage, PartitionImage
 from ottla.protocol.errors import (

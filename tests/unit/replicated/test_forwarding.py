@@ -65,7 +65,7 @@ class Follower:
             return await answer(request)
 
         self.forwarder = Forwarder(self.topic, self.leadership, HEADERS, TIMEOUT_MS)
-        self.forwarder._client = httpx.AsyncClient(transport=httpx.MockTransport(handle))
+        self.forwarder._clients[None] = httpx.AsyncClient(transport=httpx.MockTransport(handle))
 
     async def forward(self, request: HttpRequest = REQUEST) -> HttpAnswer:
         return await self.forwarder.forward(request, stays)

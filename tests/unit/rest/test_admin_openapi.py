@@ -27,10 +27,11 @@ def test_the_document_is_valid() -> None:
 
 
 def test_every_route_is_in_the_document_and_the_other_way_round() -> None:
-    service = RestService(Settings(TABLE, {}))
+    proxy = RestService(Settings(TABLE, {})).proxy
+    assert proxy is not None
     routed = {
         (method, re.sub(r":\w+}", "}", route.path))
-        for route in service.routes
+        for route in proxy.routes
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}
     }

@@ -49,7 +49,8 @@ class Part:
 
 def service(*parts: Part) -> RestService:
     made = RestService(Settings(TABLE, {}))
-    made.parts = parts
+    assert made.proxy is not None
+    made.proxy.parts = parts
     return made
 
 

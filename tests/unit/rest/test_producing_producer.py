@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from ottla.client.access import ClusterAccess
 from ottla.config.settings import Settings
@@ -106,6 +107,48 @@ def test_a_producer_that_had_a_fatal_error_is_replaced() -> None:
         again = await producing.send("t", [Outgoing(None, b"v")])
         await again.wait()
         assert again.failures[0].code() == KafkaError._MSG_TIMED_OUT
+
+    run({}, story)
+
+
+class Refused:
+    """A producer whose next poll raises a fatal error, as confluent-kafka's does; else it is `inner`."""
+
+    def __init__(self, inner: Any, error: KafkaError) -> None:
+        self._inner = inner
+        self._errors = [error]
+
+    def poll(self, timeout: float) -> int:
+        if self._errors:
+            raise KafkaException(self._errors.pop())
+        polled: int = self._inner.poll(timeout)
+        return polled
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def test_a_user_who_may_not_write_idempotently_writes_otherwise() -> None:
+    """Of a user without rights librdkafka's idempotent producer ends, before it has a record to send."""
+
+    async def story(producing: Producing) -> None:
+        made: list[dict[str, Any]] = []
+        make = producing._make
+        producing._make = lambda properties: made.append(properties) or make(properties)  # type: ignore
+        error = KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "no", fatal=True)
+        producing._producer = refused = Refused(producing._producer, error)  # type: ignore[assignment]
+        failing = asyncio.create_task(producing.failed())
+        async with asyncio.timeout(10):
+            while producing._producer is refused:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        assert "enable.idempotence" not in made[-1]
+        deliveries = await producing.send("t", [Outgoing(None, b"v")])
+        await deliveries.wait()
+        assert not failing.done()
+        failing.cancel()
 
     run({}, story)
 

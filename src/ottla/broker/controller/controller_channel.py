@@ -67,7 +67,7 @@ class ChannelNode(Protocol):
     @property
     def controller(self) -> Controller: ...
     @property
-    def peers(self) -> PeerConnections: ...
+    def controller_peers(self) -> PeerConnections: ...
     def controller_address(self) -> PeerAddress | None:
         """Where the active controller listens; None while no leader is known, or when it is this node."""
         ...
@@ -79,7 +79,7 @@ class ControllerChannel:
     def __init__(self, node: ChannelNode, answer_locally: Local) -> None:
         self._node = node
         self._answer_locally = answer_locally
-        self._session = Session(LOCAL_HOST, "")
+        self._session = Session(LOCAL_HOST, "", of_this_node=True)
 
     async def ask(self, request: Message, *, timeout_ms: int | None = None) -> Message:
         """The active controller's answer to a request of this node's own.
@@ -122,7 +122,13 @@ class ControllerChannel:
         def wrapped() -> Message:
             nonlocal enveloped
             if enveloped is None:
-                enveloped = envelope.wrap_request(header, request, session.principal, session.client_host)
+                enveloped = envelope.wrap_request(
+                    header,
+                    request,
+                    session.principal,
+                    session.client_host,
+                    token_authenticated=session.token_authenticated,
+                )
             return enveloped
 
         async def local() -> Message:
@@ -198,7 +204,9 @@ class ControllerChannel:
         assert request.API_KEY is not None
         purpose = PURPOSES.get(ApiKey(request.API_KEY), OTHER_PURPOSE)
         left_ms = max(1, int((deadline - node.loop.time()) * 1000))
-        asking = asyncio.ensure_future(node.peers.ask(purpose, leader, request, timeout_ms=left_ms))
+        asking = asyncio.ensure_future(
+            node.controller_peers.ask(purpose, leader, request, timeout_ms=left_ms)
+        )
         try:
             while not asking.done():
                 await asyncio.wait([asking], timeout=LAST_LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""The active controller's own duties: notes which brokers are alive, fences the others, balances leaders.
+"""The active controller's own duties: fences silent brokers, balances leaders, removes expired tokens.
 
 The duties begin when this node becomes the active controller and end when it is so no more; brokers'
 heartbeats are forgotten with them, and the next controller begins by believing every broker alive. Each
@@ -109,6 +109,7 @@ class ControllerWork:
         self._spawn("balance-leaders", self._balance_for_ever)
         self._look_for_leaders.set()  # the controller before this one may have ended in the middle of that
         self._spawn("elect-missing-leaders", self._elect_missing_leaders_for_ever)
+        self._spawn("remove-expired-tokens", self._remove_expired_tokens_for_ever)
 
     def _on_inactive(self) -> None:
         self._heartbeats = None
@@ -156,6 +157,18 @@ class ControllerWork:
                     await self._look_for_leaders.wait()
             self._look_for_leaders.clear()
             await self._until_done(lambda image: elect_missing_leaders(image, self.rules(image)))
+
+    async def _remove_expired_tokens_for_ever(self) -> None:
+        node = self._node
+        while True:
+            await asyncio.sleep(node.config[broker_settings.DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS] / 1000)
+            if not node.image.delegation_tokens:
+                continue
+            # Imported where it is used: a cluster without tokens does not pay for it.
+            from ottla.core.decisions.delegation_tokens import remove_expired_tokens
+
+            while removed := await self._decide(lambda image: remove_expired_tokens(image, node.now_ms())):
+                log.info("expired delegation tokens removed tokens=%d", removed)
 
     async def _until_done(self, decide: Callable[[MetadataImage], Decision[bool]]) -> None:
         """One round of elections after the other, so that requests come in between."""

@@ -40,18 +40,24 @@ class Enveloped(NamedTuple):
     header: RequestHeader
     request: Message
     principal: str
+    token_authenticated: bool
     client_host: str
 
 
 def wrap_request(
-    header: RequestHeader, request: Message, principal: str, client_host: str
+    header: RequestHeader,
+    request: Message,
+    principal: str,
+    client_host: str,
+    *,
+    token_authenticated: bool = False,
 ) -> EnvelopeRequest:
-    """An envelope around a client's request."""
+    """An envelope around a client's request. token_authenticated: a delegation token proved the principal."""
     return EnvelopeRequest(
         request_data=encode_request(
             header.api_key, header.api_version, header.correlation_id, header.client_id, request
         ),
-        request_principal=encode_principal(principal),
+        request_principal=encode_principal(principal, token_authenticated=token_authenticated),
         client_host_address=encode_address(client_host),
     )
 
@@ -71,10 +77,12 @@ def unwrap_request(envelope: EnvelopeRequest) -> Enveloped:
         request, _ = request_class(header.api_key).decode_prefix(data, header.api_version, position)
     except ProtocolError as error:
         raise InvalidRequest(f"the request in the envelope can't be read: {error}") from error
+    principal = decode_principal(envelope.request_principal)
     return Enveloped(
         header,
         request,
-        decode_principal(envelope.request_principal),
+        f"{principal.type}:{principal.name}",
+        principal.token_authenticated,
         decode_address(envelope.client_host_address),
     )
 
@@ -93,14 +101,14 @@ def unwrap_response(header: RequestHeader, envelope: EnvelopeResponse) -> Messag
     return response
 
 
-def encode_principal(principal: str) -> bytes:
+def encode_principal(principal: str, *, token_authenticated: bool = False) -> bytes:
     """`User:alice` as Apache Kafka's default principal builder writes it."""
     kind, _, name = principal.partition(":")
-    data = DefaultPrincipalData(type=kind, name=name, token_authenticated=False)
+    data = DefaultPrincipalData(type=kind, name=name, token_authenticated=token_authenticated)
     return PRINCIPAL_VERSION.to_bytes(_VERSION_BYTES, "big") + data.encode(PRINCIPAL_VERSION)
 
 
-def decode_principal(data: bytes | None) -> str:
+def decode_principal(data: bytes | None) -> DefaultPrincipalData:
     """The principal of an envelope. Raises PrincipalDeserializationFailure."""
     if data is None:
         raise PrincipalDeserializationFailure("the envelope names no principal")
@@ -108,10 +116,9 @@ def decode_principal(data: bytes | None) -> str:
     if version != PRINCIPAL_VERSION:
         raise PrincipalDeserializationFailure(f"version {version} of a principal is not known")
     try:
-        principal = DefaultPrincipalData.decode(bytes(data[_VERSION_BYTES:]), version)
+        return DefaultPrincipalData.decode(bytes(data[_VERSION_BYTES:]), version)
     except ProtocolError as error:
         raise PrincipalDeserializationFailure(f"the principal can't be read: {error}") from error
-    return f"{principal.type}:{principal.name}"
 
 
 def encode_address(host: str) -> bytes:

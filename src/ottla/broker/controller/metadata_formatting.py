@@ -62,18 +62,31 @@ def must_format(directory: LogDirectory) -> bool:
 
 
 def format_metadata(
-    directory: LogDirectory, voters: VoterSet | None, *, controller: bool, now_ms: int
+    directory: LogDirectory,
+    voters: VoterSet | None,
+    *,
+    controller: bool,
+    now_ms: int,
+    first_users: Sequence[Message] = (),
 ) -> None:
     """Write the metadata log's first files into a directory that has its meta.properties.
 
-    `voters` are those of kraft.version 1, None for static voters and observers. Raises OSError.
+    `voters` are those of kraft.version 1, None for static voters and observers. `first_users` are those of a
+    new cluster, which controllers have beside its features. Raises OSError.
     """
-    _write_first_files(directory.path, voters, controller=controller, now_ms=now_ms)
+    _write_first_files(directory.path, voters, controller=controller, now_ms=now_ms, users=first_users)
     log.info("metadata log formatted dir=%s cluster=%s", directory.path, directory.cluster_id)
 
 
 def format_directory(
-    path: Path, *, cluster_id: str, node_id: int, directory_id: UUID, voters: VoterSet, now_ms: int
+    path: Path,
+    *,
+    cluster_id: str,
+    node_id: int,
+    directory_id: UUID,
+    voters: VoterSet,
+    now_ms: int,
+    first_users: Sequence[Message] = (),
 ) -> bool:
     """Format a directory with initial voters, as kafka-storage format --initial-controllers does.
 
@@ -92,7 +105,9 @@ def format_directory(
             " or name an empty directory"
         )
     is_voter = node_id in voters
-    _write_first_files(path, voters if is_voter else None, controller=is_voter, now_ms=now_ms)
+    _write_first_files(
+        path, voters if is_voter else None, controller=is_voter, now_ms=now_ms, users=first_users
+    )
     write_meta_properties(path, MetaProperties(cluster_id, node_id, directory_id))
     return True
 
@@ -112,10 +127,13 @@ def _has_records(path: Path) -> bool:
     return any(file.stat().st_size > 0 for file in path.glob("*.log"))
 
 
-def _write_first_files(path: Path, voters: VoterSet | None, *, controller: bool, now_ms: int) -> None:
+def _write_first_files(
+    path: Path, voters: VoterSet | None, *, controller: bool, now_ms: int, users: Sequence[Message]
+) -> None:
     bootstrap = path / BOOTSTRAP_FILE
     if controller and not bootstrap.exists():  # Kafka's own formatting may have put more into it
-        write_snapshot(bootstrap, initial_features(), timestamp_ms=now_ms, last_timestamp_ms=0)
+        first = [*initial_features(), *users]
+        write_snapshot(bootstrap, first, timestamp_ms=now_ms, last_timestamp_ms=0)
     metadata = path / partition_directory_name(METADATA_TOPIC, 0)
     metadata.mkdir(exist_ok=True)
     if voters is not None:

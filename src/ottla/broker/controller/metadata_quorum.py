@@ -167,7 +167,13 @@ class MetadataQuorum:
                 voters = own_voter(
                     config.node_id, directory.directory_id, (_endpoint(config.controller_listener, {}),)
                 )
-            format_metadata(directory, voters, controller=config.is_controller, now_ms=now_ms())
+            format_metadata(
+                directory,
+                voters,
+                controller=config.is_controller,
+                now_ms=now_ms(),
+                first_users=config.first_users(),
+            )
         metadata_log = MetadataLog.open(directory, limits, now_ms(), alone=config.quorum_alone)
         return cls(directory, config, metadata_log, peers, now_ms, spawn)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.broker.parts import Background, Cluster, Loop
+from ottla.broker.parts import Background, Clock, Cluster, Loop
 
 if TYPE_CHECKING:
     from ottla.broker.controller.controller import Controller
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ottla.storage.log_directory import LogDirectory
 
 
-class WorkNode(Cluster, Loop, Protocol):
+class WorkNode(Cluster, Clock, Loop, Protocol):
     """The members of a node that the controller's duties use."""
 
     @property

@@ -31,7 +31,7 @@ from ottla.protocol.schema import Message
 if TYPE_CHECKING:
     from ottla.broker.coordinators.coordinator_shard import Home, ShardFamily, ShardRunner
     from ottla.broker.coordinators.node import RoutingNode
-    from ottla.core.coordination.api import Client, Moment
+    from ottla.core.coordination.api import Client, Moment, TopicPermits
 
 
 async def answer_of(answer: Message | Awaitable[Message]) -> Message:
@@ -195,7 +195,15 @@ class CoordinatorRouting:
         from ottla.broker.coordinators.coordinator_shard import random_bits
         from ottla.core.coordination.api import Client
 
-        client = Client(context.client_id or "", f"/{context.session.client_host}", context.api_version)
+        authorization = self._node.authorization
+        permits: TopicPermits | None = None
+        if authorization.enforced:
+            from ottla.broker.security.topic_permits import TopicsOfClient
+
+            permits = TopicsOfClient(authorization, context)
+        client = Client(
+            context.client_id or "", f"/{context.session.client_host}", context.api_version, permits
+        )
         bits = random_bits(self._family, context.api_key)
         runner = self._runners.get(partition)
         if runner is None or runner.serving or self._load_timeout_ms is None:

@@ -12,6 +12,7 @@ from ottla.broker.replication.marker_appends import AppendsMarkers, MarkersNode
 from ottla.protocol.compression import Codec
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization import Authorization
     from ottla.broker.coordinators.coordinator_partitions import CoordinatorPartitions
     from ottla.broker.coordinators.producer_ids import ProducerIdSource
     from ottla.broker.replication.partitions import Partitions
@@ -75,6 +76,11 @@ class HomingNode(PeersNode, Clock, Loop, Protocol):
 
 class RoutingNode(HomingNode, ShardNode, Protocol):
     """The members of a node for the way to the shards."""
+
+    @property
+    def authorization(self) -> Authorization:
+        """Decides what the sender of a request may do."""
+        ...
 
 
 class StreamsTopicsNode(TopicCreator, Background, Protocol):

@@ -17,7 +17,7 @@ The coordinator's errors are told to the producer as it can handle them: tempora
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
@@ -188,12 +188,22 @@ class TransactionalAppends:
         return Verified(error=error, message=error.message)
 
 
+def has_transactional_batches(request: ProduceRequest) -> bool:
+    """Whether the request has a batch of a transaction."""
+    return any(
+        _transactional_header(data.records) is not None
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
+
+
 def find_transactional_appends(
-    node: VerificationNode, request: ProduceRequest, version: int
+    node: VerificationNode, request: ProduceRequest, version: int, refused_topics: Collection[str] = ()
 ) -> TransactionalAppends | None:
     """The request's transactional batches, looked up in their logs; None if there is nothing to verify.
 
-    Without a transactional id, or with batches of more than one producer, all of the request is refused.
+    Those of `refused_topics`, which will not be appended, are passed over. Without a transactional id, or
+    with batches of more than one producer, all of the request is refused.
     """
     found: list[tuple[NamedPartition, TopicPartition, BatchHeader]] = []
     for topic in request.topic_data:
@@ -203,9 +213,9 @@ def find_transactional_appends(
                 continue
             if version >= _FIRST_VERSION_WITH_TOPIC_IDS:
                 known = node.image.topics_by_id.get(topic.topic_id)
-                if known is not None:
+                if known is not None and known.name not in refused_topics:
                     found.append(((topic.topic_id, data.index), (known.name, data.index), header))
-            else:
+            elif topic.name not in refused_topics:
                 found.append(((topic.name, data.index), (topic.name, data.index), header))
     if not found:
         return None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.broker.parts import Clock, Cluster, Loop
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization import Authorization
     from ottla.broker.controller.controller import Controller
     from ottla.broker.controller.controller_channel import ControllerChannel
     from ottla.broker.controller.controller_work import ControllerWork
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
     from ottla.broker.network.context import RequestContext
     from ottla.broker.network.server import Server
+    from ottla.broker.quotas.client_quotas import ClientQuotas
     from ottla.broker.replication.internal_appends import InternalAppends
     from ottla.broker.replication.partitions import Partitions
     from ottla.broker.replication.produced_appends import ProducedAppends
     from ottla.broker.replication.replication import Replication
+    from ottla.broker.security.node_tls import NodeTls
     from ottla.broker.share.share_partitions import SharePartitions
     from ottla.broker.share.share_persister import ShareStatePersister
     from ottla.core.replica.fetch_sessions import FetchSessionCache
@@ -50,6 +53,21 @@ class Node(Cluster, Clock, Loop, Protocol):
     @property
     def server(self) -> Server:
         """The connections of clients."""
+        ...
+
+    @property
+    def tls(self) -> NodeTls | None:
+        """The TLS of the node's listeners, None where all is plaintext."""
+        ...
+
+    @property
+    def client_quotas(self) -> ClientQuotas:
+        """The quotas of clients, and what they have used of them."""
+        ...
+
+    @property
+    def authorization(self) -> Authorization:
+        """Decides what the sender of a request may do."""
         ...
 
     @property

@@ -20,6 +20,8 @@ from ottla.broker.network.connection_limits import ConnectionLimits
 log = logging.getLogger("ottla.broker")
 
 ACCEPT_BATCH: Final = 32
+#: How many connections that came too early for their address are kept waiting; beyond, the first is closed.
+MOST_EARLY: Final = 64
 #: How long to wait for a slot or a descriptor before looking again.
 RETRY_SECONDS: Final = 0.5
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -45,9 +47,18 @@ class Acceptor:
         self._refuse = refuse
         self._admitted: list[tuple[socket.socket, str]] = []
         self._paused = ""
+        # Connections that came too early for their address, and what closes them.
+        self._early: dict[socket.socket, asyncio.TimerHandle] = {}
 
     async def run(self) -> None:
         """Accept for ever; the socket listens already."""
+        try:
+            await self._accept_all()
+        finally:
+            while self._early:
+                self._close_earliest()
+
+    async def _accept_all(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await self._until_there_is_a_slot()
@@ -88,6 +99,11 @@ class Acceptor:
             await asyncio.sleep(delay)
         # Meanwhile another listener may have taken the last slot.
         await self._until_there_is_a_slot()
+        loop = asyncio.get_running_loop()
+        throttle_ms = self._limits.too_early_ms(self._listener_name, address, loop.time())
+        if throttle_ms:
+            self._keep_waiting(accepted, loop, throttle_ms)
+            return
         if self._limits.add(self._listener_name, address):
             self._admitted.append((accepted, address))
         else:
@@ -97,6 +113,21 @@ class Acceptor:
     async def _adopt_admitted(self) -> None:
         admitted, self._admitted = self._admitted, []
         await asyncio.gather(*(self._adopt(accepted, address) for accepted, address in admitted))
+
+    def _keep_waiting(
+        self, accepted: socket.socket, loop: asyncio.AbstractEventLoop, throttle_ms: int
+    ) -> None:
+        """Close a connection when it could have been made, so that its client does not try again at once."""
+        if len(self._early) == MOST_EARLY:
+            self._close_earliest()
+        self._early[accepted] = loop.call_later(throttle_ms / 1000, self._close_early, accepted)
+
+    def _close_early(self, accepted: socket.socket) -> None:
+        self._early.pop(accepted).cancel()
+        accepted.close()
+
+    def _close_earliest(self) -> None:
+        self._close_early(next(iter(self._early)))
 
     def _pause(self, reason: str) -> None:
         if self._paused != reason:

@@ -7,8 +7,9 @@ copy; an incomplete frame moves to a buffer of its own, which grows with the byt
 four times what is there), never with the size that a client merely claims.
 
 A request that can't be answered at once (a waiting fetch, a join) holds the connection, and so does a client
-that does not read its answers, or a fetch while too many answers are unread. Frames that had arrived behind
-it are set aside in one piece, bounded by the receive buffer or one frame, and reading pauses.
+that does not read its answers or is muted for its quota, or a fetch while too many answers are unread. Frames
+that had arrived behind it are set aside in one piece, bounded by the receive buffer or one frame, and reading
+pauses.
 
 The memory of all connections is counted together: requests in request_memory.py, answers in answer_memory.py.
 
@@ -34,6 +35,8 @@ from ottla.protocol.errors import ProtocolError
 log = logging.getLogger("ottla.broker")
 
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
+#: The time that a client has for its login, on a listener that asks for one.
+LOGIN_SECONDS: Final = 60.0
 #: The bytes of one read while requests wait for memory: most requests without records come whole.
 SMALL_READ_BYTES: Final = 4 * 1024
 FRAME_GROWTH_BYTES: Final = 64 * 1024
@@ -46,8 +49,11 @@ GATHER_LIMIT_BYTES: Final = 64 * 1024
 _ANSWERING: Final = 1
 _UNREAD: Final = 2
 _TURN: Final = 4
+_MUTED: Final = 8
 
 _SIZE = struct.Struct(">i")
+_TLS_HANDSHAKE: Final = 0x1603
+"""The first two bytes of a TLS handshake, where a request has its size."""
 
 Buffers = Sequence[bytes | bytearray | memoryview]
 #: The bytes of an answer with its size in front; None when the request has none (acks=0).
@@ -92,6 +98,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     __slots__ = (
         "_answers",
         "_aside",
+        "_authenticate_by",
         "_charged_bytes",
         "_closed",
         "_dispatch",
@@ -110,6 +117,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_shared",
         "_task",
         "_transport",
+        "_unmuting",
         "_unread_before",
         "client_host",
         "held_since",
@@ -125,16 +133,19 @@ class ClientConnection(asyncio.BufferedProtocol):
         listener_name: str,
         client_host: str,
         shared: Shared,
+        max_request_bytes: int | None = None,
     ) -> None:
+        """max_request_bytes: the limit until `authenticated`; None where clients need no login."""
         self.listener_name = listener_name
         self.client_host = client_host
         self.session = Session(client_host, listener_name, connection=self)
         self.last_active = loop.time()
         self.held_since = 0.0
+        self._authenticate_by = None if max_request_bytes is None else self.last_active + LOGIN_SECONDS
         self._loop = loop
         self._dispatch = dispatch
         self._shared = shared
-        self._max_request_bytes = shared.max_request_bytes
+        self._max_request_bytes = max_request_bytes or shared.max_request_bytes
         self._memory = shared.memory
         self._answers = shared.answers
         self._receive = memoryview(bytearray(64 * 1024)) if shared.receive is None else shared.receive
@@ -153,6 +164,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._gathered_bytes = 0
         self._held = 0
         self._task: asyncio.Future[Reply] | None = None
+        self._unmuting: asyncio.TimerHandle | None = None
         self._unread_before = 0
         self._closed = False
         self._ended = False
@@ -171,6 +183,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._memory.forget(self, self._charged_bytes)
         self._charged_bytes = 0
         self._answers.forget(self)
+        if self._unmuting is not None:
+            self._unmuting.cancel()
         # A waiting fetch is forgotten. A coroutine (a join, a topic being created) runs to its end: its
         # change may be half way to the disk, only its answer is dropped.
         if self._task is not None and not isinstance(self._task, asyncio.Task):
@@ -229,6 +243,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._ended = self.busy and isinstance(self._task, asyncio.Task)
         return self._ended
 
+    def dispatch_by(self, dispatch: Dispatch) -> None:
+        """Hand the next requests to another dispatcher."""
+        self._dispatch = dispatch
+
     @property
     def closed(self) -> bool:
         """Whether one side has hung up."""
@@ -251,6 +269,19 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._send_gathered()
             self._transport.close()
 
+    def finish(self, reply: Buffers) -> None:
+        """Send a last answer and hang up; requests that have arrived behind it are dropped."""
+        if not self._closed:
+            self._closed = True
+            if reply:
+                self._write(reply)
+            self.close()
+
+    def authenticated(self) -> None:
+        """The client has logged in: its requests may be as large as those of any other."""
+        self._authenticate_by = None
+        self._max_request_bytes = self._shared.max_request_bytes
+
     def abort(self) -> None:
         """Hang up at once; answers that the client has not read are dropped."""
         self._closed = True
@@ -263,11 +294,52 @@ class ClientConnection(asyncio.BufferedProtocol):
         if unread < self._unread_before:
             self.last_active = self._loop.time()
         self._unread_before = unread
-        if self.last_active < time and not self.busy:
+        if self.last_active < time and not self._held & (_ANSWERING | _MUTED):
             if unread:
                 self.abort()
             else:
                 self.close()
+
+    def close_if_login_is_late(self, now: float) -> None:
+        """Close if the client has not logged in in time, however busy it is with something else."""
+        if self._authenticate_by is not None and now > self._authenticate_by and not self._closed:
+            self._refuse(f"it did not log in within {LOGIN_SECONDS:.0f} s", "authentication")
+
+    # -- quotas -------------------------------------------------------------------------------------
+
+    def mute(self, throttle_ms: int) -> None:
+        """Handle no further request for a while (KIP-219): nothing is read, and frames that are there wait.
+
+        Answers are still sent. A shorter time than the one that runs already changes nothing.
+        """
+        end = self._loop.time() + throttle_ms / 1000
+        if self._closed or (self._unmuting is not None and self._unmuting.when() >= end):
+            return
+        if self._unmuting is not None:
+            self._unmuting.cancel()
+        self._held |= _MUTED
+        self._unmuting = self._loop.call_at(end, self._unmute)
+        self._pause_reading()
+
+    def unmute(self) -> None:
+        """Go on with the client's requests, if the connection is muted."""
+        if self._unmuting is not None:
+            self._unmuting.cancel()
+            self._unmute()
+
+    def _unmute(self) -> None:
+        self._unmuting = None
+        self._held &= ~_MUTED
+        if self._closed:
+            return
+        self.session.throttle_ms = 0
+        self.last_active = self._loop.time()
+        if self._aside is None and not self._waits_for_memory() and self._transport is not None:
+            self._transport.resume_reading()
+        self._take_up_aside()
+
+    def _waits_for_memory(self) -> bool:
+        return self._frame is not None and self._fill == len(self._frame)
 
     # -- memory that connections share ----------------------------------------------------------------
 
@@ -315,7 +387,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         while end - position >= 4 and not self._closed:
             (size,) = _SIZE.unpack_from(data, position)
             if not 0 < size <= self._max_request_bytes:
-                self._refuse(f"a request of {size} bytes, allowed are 1 to {self._max_request_bytes}")
+                self._refuse(_size_problem(size, self._max_request_bytes))
                 return
             following = position + 4 + size
             if following > end:
@@ -460,6 +532,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.close()
             return
         self._take_up_aside()
+        if self._held & _MUTED and self._charged_bytes:
+            self._settle()
 
     def _write(self, reply: Buffers) -> None:
         if self._gathered is None:
@@ -485,3 +559,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.write(reply[0])
         else:
             self._transport.writelines(reply)
+
+
+def _size_problem(size: int, max_request_bytes: int) -> str:
+    if size >> 16 == _TLS_HANDSHAKE:
+        return "it speaks TLS, and this listener does not (listener.security.protocol.map)"
+    return f"a request of {size} bytes, allowed are 1 to {max_request_bytes}"

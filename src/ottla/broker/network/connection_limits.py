@@ -4,9 +4,10 @@ max.connections holds for all listeners of the broker, and a listener's own valu
 that one. At the limit no connection is refused: connections wait in the socket's backlog until others close.
 The listener between brokers, where it is not the only one, is not subject to the limit of all: for each
 connection that it takes above it, the one of another listener that was silent for longest is closed.
-max.connections.per.ip refuses at once. max.connection.creation.rate, of all and of a listener, delays: the
-average of quota.window.num - 1 windows may reach it, and one connection is held back for one window at most.
-The controller's listeners count by themselves.
+max.connections.per.ip refuses at once, and so does the rate of an address, which is a quota (KIP-612): such a
+connection is closed when it could have been made. max.connection.creation.rate, of all and of a listener,
+delays: the average of quota.window.num - 1 windows may reach it, and one connection is held back for one
+window at most. The controller's listeners count by themselves.
 
 Descriptors are a limit too: `descriptor_share` keeps some for logs, so that connections can't eat them all.
 All values but the last are looked up each time, so that dynamic changes hold at once.
@@ -16,15 +17,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import socket
 import sys
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.config import BrokerConfig
 from ottla.core.settings import broker_settings
 from ottla.core.settings.broker_settings.server import parse_connection_overrides
+
+if TYPE_CHECKING:
+    from ottla.core.quotas.address_rates import AddressRates
 
 if sys.platform != "win32":
     import resource
@@ -35,7 +38,6 @@ log = logging.getLogger("ottla.broker")
 #: connections, the rest.
 RESERVED_DESCRIPTORS: Final = 512 + 128
 UNLIMITED: Final = sys.maxsize
-_IPV4_IN_IPV6: Final = bytes(10) + b"\xff\xff"
 
 
 def descriptor_limit() -> int:
@@ -73,6 +75,10 @@ class CreationRate:
         self._level = 0.0
         self._at = 0.0
 
+    def take_back(self) -> None:
+        """The connection that was counted last was not made."""
+        self._level = max(0.0, self._level - 1.0)
+
     def count(self, rate: int, now: float) -> float:
         """Count a connection at `now`. Returns the seconds for which it has to wait."""
         self._level = max(0.0, self._level - rate * (now - self._at)) + 1.0
@@ -99,6 +105,8 @@ class ConnectionLimits:
         self._overrides_text = ""
         self._overrides: Mapping[str, int] = {}
         self.total = 0
+        self.address_rates: AddressRates | None = None
+        """The rates of addresses, None while no quota limits any."""
 
     # -- limits -------------------------------------------------------------------------------------
 
@@ -130,6 +138,20 @@ class ConnectionLimits:
         if self.is_protected(listener_name):
             return own
         return max(own, self._rate.count(self._config[setting], now))
+
+    def too_early_ms(self, listener_name: str, address: str, now: float) -> int:
+        """By how much a connection is too early for its address's rate; 0 if it may be made.
+
+        One that is too early is taken back from the rates that `delay` has counted it against.
+        """
+        if self.address_rates is None:
+            return 0
+        throttle_ms = self.address_rates.count(_normal(address), int(now * 1000))
+        if throttle_ms:
+            self._rates[listener_name].take_back()
+            if not self.is_protected(listener_name):
+                self._rate.take_back()
+        return throttle_ms
 
     def limit_of_address(self, address: str) -> int:
         """How many connections an address may have."""
@@ -167,20 +189,20 @@ class ConnectionLimits:
 
 
 def _normal(address: str) -> str:
-    """One way to write an address: IPv4 in IPv6 is IPv4, as on a socket that takes both."""
+    """One way to write an address, see addresses.py; nearly all are written so already."""
     if ":" not in address:
         return address
-    packed = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
-    if packed.startswith(_IPV4_IN_IPV6):
-        return socket.inet_ntop(socket.AF_INET, packed[len(_IPV4_IN_IPV6) :])
-    return socket.inet_ntop(socket.AF_INET6, packed)
+    from ottla.broker.network.addresses import normal_address
+
+    return normal_address(address)
 
 
 def _addresses(host: str) -> set[str]:
     """The addresses that an address or a name stands for; none for an unknown name."""
+    from ottla.broker.network.addresses import host_addresses
+
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError as problem:
+        return host_addresses(host)
+    except (OSError, UnicodeError) as problem:
         log.warning("unknown host in max.connections.per.ip.overrides host=%s error=%s", host, problem)
         return set()
-    return {_normal(str(address[0])) for *_, address in found}

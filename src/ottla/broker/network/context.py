@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ottla.broker.network.answer_memory import AnswerMemory
+    from ottla.core.security.sasl.connection import SaslConnection
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 
@@ -21,6 +22,14 @@ class Connection(Protocol):
     @property
     def answers(self) -> AnswerMemory:
         """The memory that the answers of all connections of its server share."""
+        ...
+
+    def mute(self, throttle_ms: int) -> None:
+        """Handle no further request for a while; the answer to the one under way is sent at once."""
+        ...
+
+    def unmute(self) -> None:
+        """Go on at once."""
         ...
 
     def __hash__(self) -> int: ...
@@ -50,8 +59,11 @@ class Session:
         "connection",
         "known_header",
         "listener_name",
+        "of_this_node",
         "principal",
+        "sasl",
         "throttle_ms",
+        "token_authenticated",
     )
 
     def __init__(
@@ -60,15 +72,32 @@ class Session:
         listener_name: str,
         principal: str = ANONYMOUS,
         connection: Connection | None = None,
+        *,
+        token_authenticated: bool = False,
+        of_this_node: bool = False,
     ) -> None:
         self.client_host = client_host
         self.listener_name = listener_name
         self.principal = principal
+        self.token_authenticated = token_authenticated
+        """Whether a delegation token proved the principal."""
         self.connection = connection
         """For objects that live as long as the connection; None for a request that came another way."""
+        self.of_this_node = of_this_node
+        """Whether the node asks itself, without a socket: it may do everything."""
         self.known_header: KnownHeader | None = None
+        self.sasl: SaslConnection | None = None
+        """How far authentication is, on a listener with SASL; None before the first request."""
         self.throttle_ms = 0
-        """How long the client is told to wait after the request under way (a session has one at a time)."""
+        """How long the client is told to wait after the request under way (a session has one at a time).
+
+        0 again when the connection is not muted any more.
+        """
+
+    @property
+    def user(self) -> str:
+        """The principal's name without its type, as quotas know it."""
+        return self.principal.partition(":")[2]
 
 
 class RequestContext(NamedTuple):

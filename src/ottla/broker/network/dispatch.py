@@ -1,12 +1,10 @@
-"""Routes a frame to the handler of its API: decodes the header, admits the request, frames the answer.
+"""Routes a frame to the handler of its API: decodes the header, calls the handler, frames the answer.
 
 A handler is one of two kinds. Most take a decoded request and return (or await) a response message. The two
 hot ones, Produce and Fetch, take and give bytes. The handlers, and the node that they are given, come with
 the dispatcher's construction.
 
-`admit` is the one step between a request and its handler, for authorization and quotas: it sees the request
-and its sender (the context's session), refuses with an error that becomes the answer, or sets how long the
-client is to be throttled (`Session.throttle_ms`), which goes into the answer.
+How long the client is to be throttled (`Session.throttle_ms`) goes into the answer.
 """
 
 from __future__ import annotations
@@ -37,8 +35,6 @@ MOST_KNOWN_BYTES: Final = 256
 
 Handler = Callable[[N, RequestContext, Any], Message | Awaitable[Message]]
 RawHandler = Callable[[N, RequestContext, memoryview], Reply | Awaitable[Reply]]
-#: Refuses a request with an error, or lets it pass (None). Produce and Fetch come as their bytes.
-Admission = Callable[[N, RequestContext, Message | memoryview], KafkaError | None]
 
 
 class Handlers(Protocol[N]):
@@ -73,10 +69,9 @@ class HasSession(Protocol):
 class Dispatcher(Generic[N]):
     """Decodes a request's header, finds its handler and frames its answer; one for each kind of listener."""
 
-    def __init__(self, node: N, handlers: Handlers[N], admit: Admission[N] | None = None) -> None:
+    def __init__(self, node: N, handlers: Handlers[N]) -> None:
         self._node = node
         self._table = handlers
-        self._admit = admit
         self._handlers = handlers.loaded
         self._raw_handlers = handlers.loaded_raw
         self._large_request = asyncio.Lock()
@@ -102,12 +97,7 @@ class Dispatcher(Generic[N]):
                 session.known_header = KnownHeader(kind, rest, position, key, version, client_id)
         raw = self._raw_handlers.get(key)
         if raw is not None:
-            body = frame[position:]
-            if self._admit is not None:
-                refused = self._admit(self._node, context, body)
-                if refused is not None:
-                    return _refuse_raw(context, body, refused)
-            return raw(self._node, context, body)
+            return raw(self._node, context, frame[position:])
         if key not in self._handlers:
             self._table.load(key)
             return self(connection, frame)
@@ -144,11 +134,7 @@ class Dispatcher(Generic[N]):
             return await response if inspect.isawaitable(response) else response
 
     def answer(self, context: RequestContext, request: Message) -> Message | Awaitable[Message]:
-        """The answer to a decoded request, admitted as any other. Raises KafkaError."""
-        if self._admit is not None:
-            refused = self._admit(self._node, context, request)
-            if refused is not None:
-                raise refused
+        """The answer to a decoded request. Raises KafkaError."""
         return self._table.handler(context.api_key)(self._node, context, request)
 
     def _unsupported(self, context: RequestContext) -> Reply | Awaitable[Reply]:
@@ -162,14 +148,6 @@ class Dispatcher(Generic[N]):
         own = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=smallest, max_version=largest)
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
         return frame_reply(ApiKey.API_VERSIONS, 0, context.correlation_id, response)
-
-
-def _refuse_raw(context: RequestContext, body: memoryview, refused: KafkaError) -> Reply:
-    key = context.api_key
-    request, _ = request_class(key).decode_prefix(body, context.api_version)
-    if key == ApiKey.PRODUCE and getattr(request, "acks", None) == 0:
-        raise CloseConnection(f"a produce with acks=0 was refused: {refused}") from refused
-    return _framed(context, _error_response(key, request, refused))
 
 
 async def _finish(context: RequestContext, request: Message, response: Awaitable[Message]) -> Reply:

@@ -8,7 +8,7 @@ import logging
 import socket
 import sys
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.listeners import Listener
@@ -22,6 +22,10 @@ from ottla.broker.network.request_memory import RequestMemory
 from ottla.broker.supervisor import Supervisor
 from ottla.config.setting import MAX_INT, Setting
 from ottla.core.settings import broker_settings
+
+if TYPE_CHECKING:
+    from ottla.broker.network.tls_connection import Handshakes, ListenerTls
+    from ottla.core.quotas.address_rates import AddressRates
 
 log = logging.getLogger("ottla.broker")
 
@@ -88,11 +92,14 @@ class Server:
         self._poller = Poller(self._loop, look_seconds())
         self._supervisor = Supervisor(on_failure)
         self._accepting: dict[str, tuple[asyncio.Task[Any], socket.socket]] = {}
+        self._dispatches: dict[str, Dispatch] = {}
+        self._wrap: Callable[[Dispatch], Dispatch] | None = None
         self._client_listeners = {listener.name for listener in config.listeners}
         self._clients = self._group(config.listeners)
         self._controllers = self._group(config.controller_listeners)
         self.flood_log = FloodLog(self._loop, log)
         """For log lines that clients can cause."""
+        self._handshakes: Handshakes | None = None
         self._look_for_idle_at = 0.0
         self.on_closed: Callable[[ClientConnection], None] | None = None
         """Told of every connection that is gone."""
@@ -117,8 +124,19 @@ class Server:
     def _group_of(self, listener_name: str) -> _Group:
         return self._clients if listener_name in self._client_listeners else self._controllers
 
-    async def listen(self, listener_name: str, bound: socket.socket, dispatch: Dispatch) -> None:
-        """Begin to accept on `bound`."""
+    async def listen(
+        self,
+        listener_name: str,
+        bound: socket.socket,
+        dispatch: Dispatch,
+        unauthenticated_request_bytes: int | None = None,
+        tls: ListenerTls | None = None,
+    ) -> None:
+        """Begin to accept on `bound`.
+
+        unauthenticated_request_bytes: the largest request of a client before it is authenticated.
+        tls: that of the listener, None for plaintext.
+        """
         group = self._group_of(listener_name)
         limits = group.limits
         if limits.max_connections < self._config[broker_settings.MAX_CONNECTIONS] < MAX_INT or (
@@ -132,12 +150,24 @@ class Server:
                 descriptor_limit(),
             )
 
+        self._dispatches[listener_name] = dispatch
+
         async def adopt(accepted: socket.socket, address: str) -> None:
-            connection = ClientConnection(self._loop, dispatch, listener_name, address, group.shared)
+            connection = ClientConnection(
+                self._loop,
+                self._dispatch_of(listener_name),
+                listener_name,
+                address,
+                group.shared,
+                unauthenticated_request_bytes,
+            )
             group.connections.add(connection)
             try:
                 self._prepare(accepted)
-                await self._loop.connect_accepted_socket(lambda: connection, accepted)
+                if tls is None:
+                    await self._loop.connect_accepted_socket(lambda: connection, accepted)
+                else:
+                    await self._connect_with_tls(connection, accepted, tls)
             except OSError:  # gone again
                 accepted.close()
                 self._closed(connection)
@@ -157,6 +187,42 @@ class Server:
         acceptor = Acceptor(listener_name, bound, limits, group.slot_freed, adopt, refuse)
         task = self._supervisor.spawn(f"accept-{listener_name}", acceptor.run())
         self._accepting[listener_name] = (task, bound)
+
+    async def _connect_with_tls(
+        self, connection: ClientConnection, accepted: socket.socket, tls: ListenerTls
+    ) -> None:
+        # Imported where it is used: a start without TLS does not pay for it.
+        from ottla.broker.network.tls_connection import Handshakes, TlsConnection
+
+        if self._handshakes is None:
+            self._handshakes = Handshakes(self._loop, self.flood_log)
+        protocol = TlsConnection(connection, tls, self._handshakes)
+        try:
+            await self._handshakes.begin(protocol)
+            if connection.closed:  # to make room, meanwhile
+                raise ConnectionAbortedError
+            await self._loop.connect_accepted_socket(lambda: protocol, accepted)
+        except BaseException:
+            self._handshakes.end(protocol)
+            accepted.close()
+            raise
+
+    def limit_addresses(self, rates: AddressRates) -> None:
+        """Refuse connections that come too early for the rate of their address."""
+        self._clients.limits.address_rates = rates
+        self._controllers.limits.address_rates = rates
+
+    def wrap_dispatch(self, wrap: Callable[[Dispatch], Dispatch] | None) -> None:
+        """Put something around what each of the broker's listeners does with requests; None takes it off."""
+        self._wrap = wrap
+        for connection in self._clients.connections:
+            connection.dispatch_by(self._dispatch_of(connection.listener_name))
+
+    def _dispatch_of(self, listener_name: str) -> Dispatch:
+        dispatch = self._dispatches[listener_name]
+        if self._wrap is None or listener_name not in self._client_listeners:
+            return dispatch
+        return self._wrap(dispatch)
 
     def _prepare(self, accepted: socket.socket) -> None:
         """Set the socket's options as Kafka does; the event loop adds TCP_NODELAY."""
@@ -194,8 +260,9 @@ class Server:
         now = self._loop.time()
         idle = self._config[broker_settings.CONNECTIONS_MAX_IDLE_MS] / 1000
         self._look_for_idle_at = now + min(IDLE_LOOK_SECONDS, max(idle, 0) / 2)
-        if idle >= 0:  # negative: no connection is idle too long
-            for connection in [*self._clients.connections, *self._controllers.connections]:
+        for connection in [*self._clients.connections, *self._controllers.connections]:
+            connection.close_if_login_is_late(now)
+            if idle >= 0:  # negative: no connection is idle too long
                 connection.close_if_idle_since(now - idle)
 
     def _close_excess(self, group: _Group) -> None:

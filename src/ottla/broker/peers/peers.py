@@ -5,14 +5,19 @@ Kafka's) and is used until it fails or the node goes on without it. Requests on 
 order, so a request that may wait there for long (a fetch) has a purpose, and so a connection, of its own. A
 failure of any kind ends the connection and every request on it with `PeerUnreachable`; the next request
 connects again, after a pause that grows while it fails.
+
+Where the other node's listener asks for a login, the connection has one before its first request, and again
+before the session's lifetime is over (KIP-368); requests wait meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections import deque
-from typing import Final, NamedTuple, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from ottla.protocol.apis import advertised_versions
 from ottla.protocol.errors import ErrorCode, ProtocolError
@@ -21,12 +26,19 @@ from ottla.protocol.messages.api_versions_request import ApiVersionsRequest
 from ottla.protocol.messages.api_versions_response import ApiVersionsResponse
 from ottla.protocol.schema import Message
 
+if TYPE_CHECKING:
+    from ottla.broker.peers.login import NodeLogin
+
 log = logging.getLogger("ottla.broker")
 
 FIRST_BACKOFF_SECONDS: Final = 0.05
 LAST_BACKOFF_SECONDS: Final = 1.0
+#: A session is renewed when this part of its lifetime is over.
+RENEWED_AFTER: Final = 0.85
 MAX_ANSWER_BYTES: Final = 1 << 28
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
+LOGIN_TIMEOUT_SECONDS: Final = 20.0
+"""A server lets failed logins wait, and a fetch that was sent before is answered first."""
 
 
 class PeerUnreachable(Exception):
@@ -40,6 +52,10 @@ class PeerAddress(NamedTuple):
     port: int
 
 
+def _no_tls() -> None:
+    return None
+
+
 class _Waiting(NamedTuple):
     correlation_id: int
     api_key: int
@@ -50,8 +66,16 @@ class _Waiting(NamedTuple):
 class PeerConnections:
     """All connections of this node to others. Used on the event loop only."""
 
-    def __init__(self, client_id: str) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        login: NodeLogin | None = None,
+        tls: Callable[[], ssl.SSLContext | None] = _no_tls,
+    ) -> None:
+        """login: for nodes whose listener asks for one. tls: gives that of a new connection, or None."""
         self._client_id = client_id
+        self._login = login
+        self._tls = tls
         self._connections: dict[tuple[str, PeerAddress], _Connection] = {}
         self._closed = False
 
@@ -76,7 +100,7 @@ class PeerConnections:
         if connection is None:
             if self._closed:
                 raise PeerUnreachable("this node is stopping")
-            connection = self._connections[key] = _Connection(self._client_id, key[1])
+            connection = self._connections[key] = _Connection(self._client_id, key[1], self._login, self._tls)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await connection.ask(request, version, client_id)
@@ -101,17 +125,28 @@ class PeerConnections:
 class _Connection:
     """One connection, made again when it is needed."""
 
-    def __init__(self, client_id: str, to: PeerAddress) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        to: PeerAddress,
+        login: NodeLogin | None,
+        tls: Callable[[], ssl.SSLContext | None],
+    ) -> None:
         self._client_id = client_id
+        self._login = login
+        self._tls = tls
+        self._told = ""
         self._to = to
         self._protocol: _PeerProtocol | None = None
         self._versions: dict[int, tuple[int, int]] = {}
         self._connecting: asyncio.Task[None] | None = None
         self._backoff_seconds = 0.0
         self._not_before = 0.0
+        self._renew_at: float | None = None
 
     async def ask(self, request: Message, version: int | None, client_id: str | None = None) -> Message:
-        if self._protocol is None or self._protocol.closed:
+        # One that was made may be closed before this request has its turn.
+        while not self._is_ready():
             await self._connect()
         assert self._protocol is not None
         api_key = request.API_KEY
@@ -119,6 +154,14 @@ class _Connection:
         return await self._protocol.ask(
             request, self._version(api_key, version), client_id or self._client_id
         )
+
+    def _is_ready(self) -> bool:
+        """Whether requests may be sent: not while the session is renewed, or has to be."""
+        if self._protocol is None or self._protocol.closed:
+            return False
+        if self._connecting is not None and not self._connecting.done():
+            return False
+        return self._renew_at is None or asyncio.get_running_loop().time() < self._renew_at
 
     def _version(self, api_key: int, at_most: int | None) -> int:
         ours = advertised_versions(api_key)
@@ -134,9 +177,11 @@ class _Connection:
         return newest
 
     async def _connect(self) -> None:
-        """Make one attempt for all requests that wait."""
+        """Make one attempt, to connect or to renew the session, for all requests that wait."""
         if self._connecting is None or self._connecting.done():
-            self._connecting = asyncio.get_running_loop().create_task(self._attempt())
+            is_closed = self._protocol is None or self._protocol.closed
+            attempt = self._attempt() if is_closed else self._renew()
+            self._connecting = asyncio.get_running_loop().create_task(attempt)
             self._connecting.add_done_callback(_look_at)
         connecting = self._connecting
         try:
@@ -153,28 +198,78 @@ class _Connection:
         delay = self._not_before - loop.time()
         if delay > 0:
             await asyncio.sleep(delay)
+        protocol: _PeerProtocol | None = None
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-                _, protocol = await loop.create_connection(_PeerProtocol, self._to.host, self._to.port)
+                tls = self._tls()
+                _, protocol = await loop.create_connection(
+                    _PeerProtocol,
+                    self._to.host,
+                    self._to.port,
+                    ssl=tls,
+                    server_hostname=None if tls is None else self._to.host,
+                )
                 request = ApiVersionsRequest(client_software_name="ottla", client_software_version="1")
                 answer = await protocol.ask(request, 3, self._client_id)
+            if not isinstance(answer, ApiVersionsResponse) or answer.error_code != ErrorCode.NONE:
+                raise PeerUnreachable(f"{self._to.host}:{self._to.port} does not say what it serves")
+            self._versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+            await self._log_in(protocol)
         except (OSError, TimeoutError) as problem:
-            self._later()
+            self._given_up(protocol)
+            if isinstance(problem, ssl.SSLError):
+                self._tell(str(problem))
             raise PeerUnreachable(
                 f"{self._to.host}:{self._to.port}: {str(problem) or 'timed out'}"
             ) from problem
-        except PeerUnreachable:
-            self._later()
+        except BaseException:  # a cancelled attempt leaves no socket behind either
+            self._given_up(protocol)
             raise
-        if not isinstance(answer, ApiVersionsResponse) or answer.error_code != ErrorCode.NONE:
-            protocol.fail("it does not say which API versions it serves")
-            self._later()
-            raise PeerUnreachable(f"{self._to.host}:{self._to.port} does not say what it serves")
-        self._versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
         self._protocol = protocol
         self._backoff_seconds = 0.0
+        self._told = ""
 
-    def _later(self) -> None:
+    def _tell(self, problem: str) -> None:
+        """Log a problem of TLS, which lasts until somebody acts, once."""
+        if problem != self._told:
+            self._told = problem
+            log.error("no TLS connection to another node to=%s:%d reason=%s", *self._to, problem)
+
+    async def _renew(self) -> None:
+        """Log in again on the connection that is there; what it has been asked before is answered first.
+
+        One that fails is closed, and the next attempt comes at once: it begins with a connection.
+        """
+        assert self._protocol is not None
+        await self._log_in(self._protocol)
+
+    async def _log_in(self, protocol: _PeerProtocol) -> None:
+        """Log in, if the listener asks for that. Raises PeerUnreachable."""
+        self._renew_at = None
+        if self._login is None:
+            return
+        # Imported where it is used: a start without SASL does not pay for it.
+        from ottla.broker.peers.login import log_in
+        from ottla.core.security.sasl.client import LoginFailed
+
+        async def ask(request: Message, version: int | None) -> Message:
+            assert request.API_KEY is not None
+            return await protocol.ask(request, self._version(request.API_KEY, version), self._client_id)
+
+        try:
+            async with asyncio.timeout(LOGIN_TIMEOUT_SECONDS):
+                lifetime_ms = await log_in(self._login, ask)
+        except (LoginFailed, PeerUnreachable, TimeoutError) as problem:
+            reason = str(problem) or "timed out"
+            protocol.fail(reason)
+            raise PeerUnreachable(f"{self._to.host}:{self._to.port}: login failed: {reason}") from problem
+        if lifetime_ms > 0:
+            self._renew_at = asyncio.get_running_loop().time() + lifetime_ms / 1000 * RENEWED_AFTER
+
+    def _given_up(self, protocol: _PeerProtocol | None) -> None:
+        """Close the socket of an attempt that failed; the next one comes after a pause."""
+        if protocol is not None:
+            protocol.fail("the attempt was given up")
         self._backoff_seconds = min(
             max(FIRST_BACKOFF_SECONDS, self._backoff_seconds * 2), LAST_BACKOFF_SECONDS
         )

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 
-PRODUCER_EXPIRY_CHECK_MS = 600_000
 FILE_REMOVAL_CHECK_MS = 5_000
 FLUSH_BY_TIME_CHECK_MS = 1_000
 NEVER_MS = 2**63 - 1
@@ -158,8 +157,13 @@ class LogManager:
     def start_background_work(
         self, supervisor: Supervisor, high_watermarks: Callable[[], Iterable[tuple[Log, int]]]
     ) -> None:
-        """Begin retention, flushing and checkpointing. `high_watermarks` gives every log with its own."""
+        """Begin retention, flushing and checkpointing. `high_watermarks` gives every log with its own.
+
+        log.initial.task.delay.ms is for the tasks of Kafka's LogManager, without the flush by time: flush.ms
+        is a promise about records on disk, which a start does not put off.
+        """
         config = self._config
+        first_ms = config[broker_settings.LOG_INITIAL_TASK_DELAY_MS]
 
         async def retention() -> None:
             await self.enforce_retention(high_watermarks())
@@ -168,7 +172,12 @@ class LogManager:
             await self.checkpoint_high_watermarks(high_watermarks())
 
         every = supervisor.every
-        every("retention", lambda: config[broker_settings.LOG_RETENTION_CHECK_INTERVAL_MS], retention)
+        every(
+            "retention",
+            lambda: config[broker_settings.LOG_RETENTION_CHECK_INTERVAL_MS],
+            retention,
+            first_ms=first_ms,
+        )
         every("remove-deleted-files", lambda: FILE_REMOVAL_CHECK_MS, self.remove_deleted_files)
         every(
             "checkpoint-high-watermarks",
@@ -179,8 +188,13 @@ class LogManager:
             "checkpoint-recovery-points",
             lambda: config[broker_settings.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS],
             self.checkpoint_offsets,
+            first_ms=first_ms,
         )
-        every("expire-producers", lambda: PRODUCER_EXPIRY_CHECK_MS, self._expire_producers)
+        every(
+            "expire-producers",
+            lambda: config[broker_settings.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS],
+            self._expire_producers,
+        )
         every("flush-by-time", lambda: FLUSH_BY_TIME_CHECK_MS, self._flush_by_time)
         supervisor.spawn("flush", self._flush_on_demand())
 

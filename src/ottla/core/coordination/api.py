@@ -7,8 +7,8 @@ returns, in order, and reports the end of each `Append`. It also feeds a `Tick` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 from ottla.core.coordination.records import CoordinatorRecord
 from ottla.protocol.errors import ErrorCode
@@ -26,6 +26,18 @@ class Moment(NamedTuple):
     wall_ms: int
 
 
+class TopicPermits(Protocol):
+    """What a client may do with topics that it did not name itself."""
+
+    def may_describe(self, topic: str) -> bool:
+        """Whether the client may know of the topic."""
+        ...
+
+    def may_create(self, topic: str) -> bool:
+        """Whether the topic may be made for the client."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Client:
     """The sender of a request, as the coordinator stores and describes it."""
@@ -33,6 +45,8 @@ class Client:
     client_id: str
     client_host: str
     api_version: int
+    permits: TopicPermits | None = field(default=None, compare=False, repr=False)
+    """What it may do with topics; None if it may do everything."""
 
 
 @dataclass(frozen=True, slots=True)

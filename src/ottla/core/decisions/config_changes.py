@@ -94,6 +94,19 @@ def change_configs(
 ) -> list[Message]:
     """The records of incremental changes to one resource. Raises KafkaError."""
     before = image.configs.get((resource_type, resource_name), {})
+    changed, after = changed_values(resource_type, before, changes)
+    # A change without effect is written only for a single broker: it makes the broker re-read its key stores.
+    records = [
+        name for name, new in changed.items() if new != before.get(name) or resource_type == BROKER_RESOURCE
+    ]
+    _check(image, layers, (resource_type, resource_name), after, changed)
+    return _records(image, resource_type, resource_name, {name: changed[name] for name in records})
+
+
+def changed_values(
+    resource_type: int, before: Mapping[str, str], changes: Iterable[tuple[str, Operation, str | None]]
+) -> tuple[dict[str, str | None], dict[str, str]]:
+    """What incremental changes make of a resource's values: those that change, and all. Raises KafkaError."""
     after: dict[str, str] = dict(before)
     changed: dict[str, str | None] = {}
     for name, operation, value in changes:
@@ -103,12 +116,7 @@ def change_configs(
             after.pop(name, None)
         else:
             after[name] = new
-    # A change without effect is written only for a single broker: it makes the broker re-read its key stores.
-    records = [
-        name for name, new in changed.items() if new != before.get(name) or resource_type == BROKER_RESOURCE
-    ]
-    _check(image, layers, (resource_type, resource_name), after, changed)
-    return _records(image, resource_type, resource_name, {name: changed[name] for name in records})
+    return changed, after
 
 
 def replace_configs(

@@ -6,8 +6,9 @@ request to a decision. They change nothing: the image changes when the records a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 if TYPE_CHECKING:
@@ -33,8 +34,25 @@ class Randomness(Protocol):
     def below(self, limit: int) -> int:
         """A number from 0 to `limit` - 1."""
 
-    def topic_id(self) -> UUID:
-        """A new topic's id."""
+    def new_id(self) -> UUID:
+        """A new id, of a topic, an ACL or a token."""
+
+
+#: Counts partitions that a client creates or deletes (KIP-599). Raises ThrottlingQuotaExceeded.
+ChargePartitions: TypeAlias = Callable[[int], None]
+
+
+def uncharged(partitions: int) -> None:
+    """Count nothing: the change is nobody's that has a quota."""
+
+
+#: Whether the client may do something with the topic of this name.
+MayTopic: TypeAlias = Callable[[str], bool]
+
+
+def anyone_may(name: str) -> bool:
+    """Yes: nothing is refused."""
+    return True
 
 
 #: The version of each type of record from metadata.version 4.3-IV0 on, where it is not 0.

@@ -10,7 +10,15 @@ from collections import Counter
 from collections.abc import Sequence
 from uuid import UUID
 
-from ottla.core.decisions.decision import MAX_RECORDS_PER_REQUEST, Decision, Randomness
+from ottla.core.decisions.decision import (
+    MAX_RECORDS_PER_REQUEST,
+    ChargePartitions,
+    Decision,
+    MayTopic,
+    Randomness,
+    anyone_may,
+    uncharged,
+)
 from ottla.core.decisions.partition_changes import default_directory
 from ottla.core.decisions.placement import place_replicas
 from ottla.core.image.image import MetadataImage, TopicImage
@@ -22,6 +30,7 @@ from ottla.protocol.errors import (
     InvalidRequest,
     KafkaError,
     PolicyViolation,
+    TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
 from ottla.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
@@ -97,7 +106,11 @@ def place(
 
 
 def create_partitions(
-    image: MetadataImage, request: CreatePartitionsRequest, random: Randomness
+    image: MetadataImage,
+    request: CreatePartitionsRequest,
+    random: Randomness,
+    charge: ChargePartitions = uncharged,
+    may_alter: MayTopic = anyone_may,
 ) -> Decision[CreatePartitionsResponse]:
     """Add partitions to existing topics; each topic succeeds or fails by itself."""
     records: list[Message] = []
@@ -115,8 +128,12 @@ def create_partitions(
         try:
             if counts[topic.name] > 1:
                 raise InvalidRequest("Duplicate topic name.")
-            records += _create_topic_partitions(image, topic, random)
-        except UnknownTopicOrPartition as error:
+            if not may_alter(topic.name):
+                raise TopicAuthorizationFailed()
+            created = _create_topic_partitions(image, topic, random)
+            charge(len(created))
+            records += created
+        except (UnknownTopicOrPartition, TopicAuthorizationFailed) as error:
             result.error_code = error.code
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message

@@ -1,5 +1,4 @@
-"""Registration of nodes: BrokerRegistration 0-4, ControllerRegistration 0, UnregisterBroker 0,
-UnregisterController 0.
+"""Registration of nodes: BrokerRegistration 0-4, ControllerRegistration 0.
 
 A broker that (re)starts registers with a new incarnation. It is fenced until its heartbeats show that it has
 caught up (`heartbeats`). Its broker epoch is the offset of its registration's record, so a later one is
@@ -15,10 +14,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from ottla.core.decisions.decision import Decision
-from ottla.core.decisions.fencing import remove_broker, restart_broker
+from ottla.core.decisions.fencing import restart_broker
 from ottla.core.decisions.partition_changes import PartitionChanges, TopicRules
 from ottla.core.image.features import (
-    CONTROLLER_UNREGISTRATION_METADATA_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
 )
@@ -31,11 +29,9 @@ from ottla.core.image.image import (
 )
 from ottla.protocol.errors import (
     BrokerIdNotRegistered,
-    ControllerIdNotRegistered,
     DuplicateBrokerRegistration,
     InconsistentClusterId,
     InvalidRegistration,
-    InvalidRequest,
     StaleBrokerEpoch,
     UnsupportedVersion,
 )
@@ -45,17 +41,12 @@ from ottla.protocol.messages.broker_registration_response import BrokerRegistrat
 from ottla.protocol.messages.controller_registration_request import ControllerRegistrationRequest
 from ottla.protocol.messages.controller_registration_request import Listener as ControllerListener
 from ottla.protocol.messages.controller_registration_response import ControllerRegistrationResponse
-from ottla.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
-from ottla.protocol.messages.unregister_broker_response import UnregisterBrokerResponse
-from ottla.protocol.messages.unregister_controller_request import UnregisterControllerRequest
-from ottla.protocol.messages.unregister_controller_response import UnregisterControllerResponse
 from ottla.protocol.records.register_broker_record import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
 from ottla.protocol.records.register_controller_record import (
     ControllerEndpoint,
     ControllerFeature,
     RegisterControllerRecord,
 )
-from ottla.protocol.records.unregister_controller_record import UnregisterControllerRecord
 
 #: The first version with the epoch of a last run that ended cleanly.
 CLEAN_SHUTDOWN_VERSION = 3
@@ -243,36 +234,3 @@ def register_controller(
         ],
     )
     return Decision([record], ControllerRegistrationResponse())
-
-
-def unregister_broker(
-    image: MetadataImage, request: UnregisterBrokerRequest, rules: TopicRules
-) -> Decision[UnregisterBrokerResponse]:
-    """Remove a broker for good. Raises BrokerIdNotRegistered."""
-    if request.broker_id not in image.brokers:
-        raise BrokerIdNotRegistered(f"Broker ID {request.broker_id} is not currently registered")
-    changes = PartitionChanges(image, rules)
-    remove_broker(changes, request.broker_id)
-    return Decision(changes.records, UnregisterBrokerResponse())
-
-
-def unregister_controller(
-    image: MetadataImage, request: UnregisterControllerRequest, *, active_id: int
-) -> Decision[UnregisterControllerResponse]:
-    """Remove the registration of a controller that is gone for good; `active_id` is the deciding controller.
-
-    Raises InvalidRequest for the active controller, UnsupportedVersion below metadata.version 4.4-IV2,
-    ControllerIdNotRegistered.
-    """
-    if request.controller_id == active_id:
-        raise InvalidRequest("Controller cannot unregister itself while it is active.")
-    if image.features.get(METADATA_VERSION, 0) < CONTROLLER_UNREGISTRATION_METADATA_VERSION:
-        raise UnsupportedVersion(
-            "The current MetadataVersion is too old to support controller unregistration."
-        )
-    if request.controller_id not in image.controllers:
-        raise ControllerIdNotRegistered(f"Controller ID {request.controller_id} is not currently registered.")
-    return Decision(
-        [UnregisterControllerRecord(controller_id=request.controller_id)],
-        UnregisterControllerResponse(error_message=None),
-    )

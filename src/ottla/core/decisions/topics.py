@@ -15,7 +15,15 @@ from typing import TypeVar
 from uuid import UUID
 
 from ottla.core.decisions.config_changes import check_topic_config
-from ottla.core.decisions.decision import MAX_RECORDS_PER_REQUEST, Decision, Randomness
+from ottla.core.decisions.decision import (
+    MAX_RECORDS_PER_REQUEST,
+    ChargePartitions,
+    Decision,
+    MayTopic,
+    Randomness,
+    anyone_may,
+    uncharged,
+)
 from ottla.core.decisions.partitions import check_assignment, partition_record, place
 from ottla.core.decisions.topic_names import (
     CLUSTER_METADATA_TOPIC,
@@ -36,6 +44,7 @@ from ottla.protocol.errors import (
     KafkaError,
     PolicyViolation,
     TopicAlreadyExists,
+    TopicAuthorizationFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -55,6 +64,7 @@ from ottla.protocol.schema import ZERO_UUID, Message
 T = TypeVar("T")
 
 DEFAULT_COUNT = -1
+_PARTITION_RECORD = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +81,33 @@ def create_topics(
     defaults: TopicDefaults,
     layers: BrokerLayers,
     random: Randomness,
+    charge: ChargePartitions = uncharged,
+    may_create: MayTopic = anyone_may,
+    may_describe_configs: MayTopic = anyone_may,
 ) -> Decision[CreateTopicsResponse]:
     """Create topics, each with its own error; a request that asks for too much fails as a whole.
 
-    The records are empty for `validate_only`.
+    The records are empty for `validate_only`, whose partitions are charged all the same, as in Apache Kafka.
     """
     try:
         # topics that will be refused count too: each of them is checked
         _check_size(sum(max(1, _partition_count(topic, defaults)) for topic in request.topics))
-        records, results = _create_each(image, request, defaults, layers, random)
+        records, results = _create_each(image, request, defaults, layers, random, charge, may_create)
         if len(records) > MAX_RECORDS_PER_REQUEST:
             raise PolicyViolation("Unable to perform excessively large batch operation.")
     except PolicyViolation as error:
         names = dict.fromkeys(topic.name for topic in request.topics)
         return Decision([], CreateTopicsResponse(topics=[_failed(name, error) for name in names]))
+    for result in results:
+        if not result.error_code and not may_describe_configs(result.name):
+            _hide_configs(result)
     return Decision([] if request.validate_only else records, CreateTopicsResponse(topics=results))
+
+
+def _hide_configs(result: CreatableTopicResult) -> None:
+    result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    result.num_partitions = result.replication_factor = -1
+    result.configs = []
 
 
 def _partition_count(topic: CreatableTopic, defaults: TopicDefaults) -> int:
@@ -106,6 +128,8 @@ def _create_each(
     defaults: TopicDefaults,
     layers: BrokerLayers,
     random: Randomness,
+    charge: ChargePartitions,
+    may_create: MayTopic,
 ) -> tuple[list[Message], list[CreatableTopicResult]]:
     records: list[Message] = []
     results: list[CreatableTopicResult] = []
@@ -117,8 +141,11 @@ def _create_each(
         try:
             if topic.name == CLUSTER_METADATA_TOPIC:
                 raise InvalidRequest(f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited.")
+            if not may_create(topic.name):
+                raise TopicAuthorizationFailed("Authorization failed.")
             taken.check(topic.name)
             created = _create_topic(image, topic, defaults, layers, random)
+            charge(sum(record.API_KEY == _PARTITION_RECORD for record in created))
         except KafkaError as error:
             results.append(_failed(topic.name, error))
             continue
@@ -176,7 +203,7 @@ def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
 def _succeeded(topic: CreatableTopic, records: list[Message], layers: BrokerLayers) -> CreatableTopicResult:
     first = records[0]
     assert isinstance(first, TopicRecord)
-    partitions = [record for record in records if record.API_KEY == 3]
+    partitions = [record for record in records if record.API_KEY == _PARTITION_RECORD]
     overrides = {config.name: config.value for config in topic.configs if config.value is not None}
     return CreatableTopicResult(
         name=topic.name,
@@ -219,7 +246,7 @@ def _create_topic(
         if topic.assignments
         else _placed_assignments(image, topic, defaults, random)
     )
-    topic_id = random.topic_id()
+    topic_id = random.new_id()
     records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     records += [
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
@@ -274,9 +301,17 @@ def _placed_assignments(
 
 
 def delete_topics(
-    image: MetadataImage, request: DeleteTopicsRequest, refused: KafkaError | None
+    image: MetadataImage,
+    request: DeleteTopicsRequest,
+    refused: KafkaError | None,
+    charge: ChargePartitions = uncharged,
+    may_describe: MayTopic = anyone_may,
+    may_delete: MayTopic = anyone_may,
 ) -> Decision[DeleteTopicsResponse]:
-    """Delete topics by name or id. `refused` is the error if deletion is disabled (delete.topic.enable)."""
+    """Delete topics by name or id. `refused` is the error if deletion is disabled (delete.topic.enable).
+
+    Of a topic that the client may not describe, it learns neither the name nor whether there is one.
+    """
     wanted = _named(request)
     names_twice = set(_duplicates(name for name, topic_id in wanted if name is not None and not topic_id.int))
     ids_twice = set(_duplicates(topic_id for name, topic_id in wanted if name is None))
@@ -290,9 +325,17 @@ def delete_topics(
         try:
             if refused is not None:
                 raise refused
-            found = _find(image, name, topic_id, names_twice, ids_twice)
+            _check_names(name, topic_id, names_twice, ids_twice)
+            if name is not None and not may_describe(name):
+                raise TopicAuthorizationFailed()
+            found = _find(image, name, topic_id)
+            known_as = image.topics_by_id[found].name
+            if not may_delete(known_as):
+                result.name = known_as if name is not None or may_describe(known_as) else None
+                raise TopicAuthorizationFailed()
             if found in deleted:
                 raise InvalidRequest("The provided topic name maps to an ID that was already supplied.")
+            charge(len(image.topics_by_id[found].partitions))
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
             continue
@@ -309,22 +352,25 @@ def _named(request: DeleteTopicsRequest) -> list[tuple[str | None, UUID]]:
     return [(topic.name, topic.topic_id) for topic in request.topics]
 
 
-def _find(
-    image: MetadataImage, name: str | None, topic_id: UUID, names_twice: set[str], ids_twice: set[UUID]
-) -> UUID:
-    """The id of a topic in the request. Raises KafkaError."""
+def _check_names(name: str | None, topic_id: UUID, names_twice: set[str], ids_twice: set[UUID]) -> None:
+    """Raise InvalidRequest for a topic that is not named, or named twice."""
     if name is None:
         if topic_id == ZERO_UUID:
             raise InvalidRequest("Neither topic name nor id were specified.")
         if topic_id in ids_twice:
             raise InvalidRequest("Duplicate topic id.")
+    elif topic_id != ZERO_UUID:
+        raise InvalidRequest("You may not specify both topic name and topic id.")
+    elif name in names_twice:
+        raise InvalidRequest("Duplicate topic name.")
+
+
+def _find(image: MetadataImage, name: str | None, topic_id: UUID) -> UUID:
+    """The id of a topic in the request. Raises KafkaError."""
+    if name is None:
         if topic_id not in image.topics_by_id:
             raise UnknownTopicId()
         return topic_id
-    if topic_id != ZERO_UUID:
-        raise InvalidRequest("You may not specify both topic name and topic id.")
-    if name in names_twice:
-        raise InvalidRequest("Duplicate topic name.")
     topic = image.topics.get(name)
     if topic is None:
         raise UnknownTopicOrPartition()

@@ -5,8 +5,7 @@ node that has read the log has the same image. The changes of a batch of records
 MetadataDelta for the parts that follow the metadata. Records between BeginTransaction and EndTransaction
 count at the latter (KIP-868).
 
-Records that this version does not use (ACLs, quotas, SCRAM credentials, delegation tokens) are kept as they
-are, so a directory that Apache Kafka wrote loses nothing here.
+ACLs, SCRAM credentials and delegation tokens are kept as their records.
 
 Copies share the parts that neither of them has changed since: a topic, or the partitions of a broker, are
 duplicated when one of the two images changes them first. So a copy costs a few dictionaries however large the
@@ -15,7 +14,7 @@ cluster is, and may be read in another thread while the other image goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -34,8 +33,12 @@ UNASSIGNED_DIRECTORY = UUID(int=1)
 #: Ids below this one are reserved, as the two above.
 RESERVED_DIRECTORIES = 100
 
+#: An entity that quotas are set for: pairs of type and name, by type; the name None is the type's default.
+QuotaEntity = tuple[tuple[str, str | None], ...]
 #: Topic id and partition.
 PartitionKey = tuple[UUID, int]
+#: Resource type, resource name, pattern type, principal, host, operation, permission type.
+AclFields = tuple[int, str, int, str, str, int, int]
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -137,8 +140,13 @@ class MetadataDelta:
     changed_group_configs: dict[str, None] = field(default_factory=dict)
     changed_brokers: dict[int, None] = field(default_factory=dict)
     changed_controllers: dict[int, None] = field(default_factory=dict)
+    changed_acls: dict[UUID, None] = field(default_factory=dict)
+    #: Mechanism and user.
+    changed_scram_credentials: dict[tuple[int, str], None] = field(default_factory=dict)
+    changed_delegation_tokens: dict[str, None] = field(default_factory=dict)
     broker_configs_changed: bool = False
     features_changed: bool = False
+    quotas_changed: bool = False
 
     @property
     def empty(self) -> bool:
@@ -159,7 +167,9 @@ class MetadataImage:
     features: dict[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
     acls: dict[UUID, Message] = field(default_factory=dict)
-    client_quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = field(default_factory=dict)
+    #: How many ACLs say the same: one, but for those that another controller wrote.
+    acl_counts: dict[AclFields, int] = field(default_factory=dict)
+    client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     scram_credentials: dict[tuple[int, str], Message] = field(default_factory=dict)
     delegation_tokens: dict[str, Message] = field(default_factory=dict)
     last_offset: int = -1
@@ -206,6 +216,7 @@ class MetadataImage:
             features=dict(self.features),
             next_producer_id=self.next_producer_id,
             acls=dict(self.acls),
+            acl_counts=dict(self.acl_counts),
             client_quotas=dict(self.client_quotas),
             scram_credentials=dict(self.scram_credentials),
             delegation_tokens=dict(self.delegation_tokens),
@@ -442,13 +453,26 @@ class MetadataImage:
         self.next_producer_id = record.next_producer_id
 
     def _add_acl(self, record: Any, delta: MetadataDelta) -> None:
+        self._forget_acl(record.id)
         self.acls[record.id] = record
+        fields = acl_fields(record)
+        self.acl_counts[fields] = self.acl_counts.get(fields, 0) + 1
+        delta.changed_acls[record.id] = None
 
     def _remove_acl(self, record: Any, delta: MetadataDelta) -> None:
-        self.acls.pop(record.id, None)
+        self._forget_acl(record.id)
+        delta.changed_acls[record.id] = None
+
+    def _forget_acl(self, acl_id: UUID) -> None:
+        removed = self.acls.pop(acl_id, None)
+        if removed is not None:
+            fields = acl_fields(removed)
+            left = self.acl_counts.pop(fields) - 1
+            if left:
+                self.acl_counts[fields] = left
 
     def _set_quota(self, record: Any, delta: MetadataDelta) -> None:
-        entity = tuple(sorted(((each.entity_type, each.entity_name) for each in record.entity), key=str))
+        entity = quota_entity((each.entity_type, each.entity_name) for each in record.entity)
         values = dict(
             self.client_quotas.get(entity, {})
         )  # a new one: a copy of the image may share the old one
@@ -460,21 +484,31 @@ class MetadataImage:
             self.client_quotas[entity] = values
         else:
             self.client_quotas.pop(entity, None)
+        delta.quotas_changed = True
 
     def _set_scram(self, record: Any, delta: MetadataDelta) -> None:
         self.scram_credentials[(record.mechanism, record.name)] = record
+        delta.changed_scram_credentials[(record.mechanism, record.name)] = None
 
     def _remove_scram(self, record: Any, delta: MetadataDelta) -> None:
         self.scram_credentials.pop((record.mechanism, record.name), None)
+        delta.changed_scram_credentials[(record.mechanism, record.name)] = None
 
     def _set_token(self, record: Any, delta: MetadataDelta) -> None:
         self.delegation_tokens[record.token_id] = record
+        delta.changed_delegation_tokens[record.token_id] = None
 
     def _remove_token(self, record: Any, delta: MetadataDelta) -> None:
         self.delegation_tokens.pop(record.token_id, None)
+        delta.changed_delegation_tokens[record.token_id] = None
 
     def _nothing(self, record: Any, delta: MetadataDelta) -> None:
         """Ignore NoOp records and the records of a finished migration from ZooKeeper."""
+
+
+def quota_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
+    """The key of a quota's entity: its pairs of type and name in one order. The last of a type counts."""
+    return tuple(sorted(dict(parts).items()))
 
 
 def changed_partition(before: PartitionImage, record: Any) -> PartitionImage:
@@ -505,6 +539,19 @@ def changed_partition(before: PartitionImage, record: Any) -> PartitionImage:
         leader_recovery_state=(
             before.leader_recovery_state if record.leader_recovery_state < 0 else record.leader_recovery_state
         ),
+    )
+
+
+def acl_fields(record: Any) -> AclFields:
+    """What an AccessControlEntryRecord says, without its id."""
+    return (
+        record.resource_type,
+        record.resource_name,
+        record.pattern_type,
+        record.principal,
+        record.host,
+        record.operation,
+        record.permission_type,
     )
 
 

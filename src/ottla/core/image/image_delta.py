@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
+
 from ottla.core.image.image import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
@@ -10,6 +13,11 @@ from ottla.core.image.image import (
     MetadataImage,
     TopicImage,
 )
+
+if TYPE_CHECKING:
+    from ottla.protocol.schema import Message
+
+K = TypeVar("K")
 
 
 def image_delta(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
@@ -36,8 +44,19 @@ def image_delta(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
     for controller_id in sorted(old.controllers.keys() | new.controllers.keys()):
         if old.controllers.get(controller_id) != new.controllers.get(controller_id):
             delta.changed_controllers[controller_id] = None
+    delta.changed_acls = _differing(old.acls, new.acls)
+    delta.changed_scram_credentials = _differing(old.scram_credentials, new.scram_credentials)
+    delta.changed_delegation_tokens = _differing(old.delegation_tokens, new.delegation_tokens)
     delta.features_changed = old.features != new.features
+    delta.quotas_changed = old.client_quotas != new.client_quotas
     return delta
+
+
+def _differing(old: Mapping[K, Message], new: Mapping[K, Message]) -> dict[K, None]:
+    """The keys whose records differ, those of the new image first."""
+    changed = dict.fromkeys(key for key, record in new.items() if old.get(key) != record)
+    changed.update(dict.fromkeys(key for key in old if key not in new))
+    return changed
 
 
 def _compare_partitions(delta: MetadataDelta, before: TopicImage | None, topic: TopicImage) -> None:

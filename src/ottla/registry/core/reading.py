@@ -303,6 +303,20 @@ class Reads:
         """The contexts, `.` first, in order."""
         return [name for name in self._image.contexts() if name.startswith(prefix)]
 
+    def names_of(self, subject: str) -> Sequence[str]:
+        """The subjects that a request for this one may read or write: another one, if it is an alias.
+
+        A subject without a context may be one of another context, if only that has it.
+        """
+        actual = self.scoped.actual(subject)
+        found: dict[str, None] = {}
+        for deleted in (False, True):
+            for name in self._everywhere(actual):
+                if self.has_versions(name, deleted):
+                    found[name] = None
+                    break
+        return tuple(found) or (actual,)
+
     # -- where to look ---------------------------------------------------------------------------------
 
     def _where(self, subject: str, deleted: bool) -> str:

@@ -30,6 +30,7 @@ from ottla.registry.core.failures import invalid_association
 from ottla.registry.core.image import StoredSchema
 from ottla.registry.core.records import Association, Lifecycle
 from ottla.registry.registry import Registry
+from ottla.registry.routes.access import ADMIN_ALL, READ_SOME, READ_SUBJECT, may_read
 from ottla.registry.routes.answers import version_answer
 from ottla.registry.routes.association_bodies import (
     ResourceBody,
@@ -56,14 +57,14 @@ class AssociationRoutes:
     def operations(self) -> Sequence[Operation]:
         resource = "/associations/resources/{resource_id}"
         return (
-            Operation("GET", "/associations/subjects/{subject}", self.of_subject),
-            Operation("GET", "/associations/resources/{namespace}/{name}", self.of_name),
-            Operation("GET", resource, self.of_resource),
-            Operation("POST", "/associations", self.create, writes=True),
-            Operation("PUT", resource, self.upsert, writes=True),
-            Operation("DELETE", resource, self.delete, writes=True),
-            Operation("POST", "/associations:batchGet", self.batch_get),
-            Operation("POST", "/associations:batchMutate", self.batch_mutate, writes=True),
+            Operation("GET", "/associations/subjects/{subject}", self.of_subject, READ_SUBJECT),
+            Operation("GET", "/associations/resources/{namespace}/{name}", self.of_name, READ_SOME),
+            Operation("GET", resource, self.of_resource, READ_SOME),
+            Operation("POST", "/associations", self.create, ADMIN_ALL, writes=True),
+            Operation("PUT", resource, self.upsert, ADMIN_ALL, writes=True),
+            Operation("DELETE", resource, self.delete, ADMIN_ALL, writes=True),
+            Operation("POST", "/associations:batchGet", self.batch_get, READ_SOME),
+            Operation("POST", "/associations:batchMutate", self.batch_mutate, ADMIN_ALL, writes=True),
         )
 
     # -- reads ----------------------------------------------------------------------------------------
@@ -93,6 +94,7 @@ class AssociationRoutes:
                 found = reads.of_resource(asked.resource_id, *narrowed)
             else:
                 found = reads.of_name(asked.name, asked.namespace, *narrowed)
+            found = [one for one in found if may_read(request, one.subject)]
             schemas: dict[str, StoredSchema] = {}
             if flag(request, "includeSchemas"):
                 for one in found:
@@ -105,7 +107,8 @@ class AssociationRoutes:
     def _listed(self, request: Request, found: Sequence[Association]) -> Response:
         settings = self.registry.settings
         limits = Limits(settings[SEARCH_DEFAULT_LIMIT], settings[SEARCH_MAX_LIMIT])
-        return answer(request, [one.as_json() for one in page(request, found, limits)])
+        seen = [one for one in found if may_read(request, one.subject)]
+        return answer(request, [one.as_json() for one in page(request, seen, limits)])
 
     # -- writes ---------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ottla.registry.registry import Registry
+from ottla.registry.routes.access import READ_SUBJECT, require_references
 from ottla.registry.routes.bodies import schema_request
 from ottla.registry.routes.operation import Operation, answer
 from ottla.registry.routes.parameters import flag, subject_of, version_of
@@ -35,8 +36,8 @@ class CompatibilityRoutes:
     def operations(self) -> Sequence[Operation]:
         versions = "/compatibility/subjects/{subject}/versions"
         return (
-            Operation("POST", versions, self.with_level),
-            Operation("POST", f"{versions}/{{version}}", self.with_version),
+            Operation("POST", versions, self.with_level, READ_SUBJECT),
+            Operation("POST", f"{versions}/{{version}}", self.with_version, READ_SUBJECT),
         )
 
     async def with_level(self, request: Request) -> Response:
@@ -49,6 +50,7 @@ class CompatibilityRoutes:
         subject, normalize = subject_of(request), flag(request, "normalize")
         verbose = flag(request, "verbose")
         wanted = await schema_request(request, self.registry)
+        require_references(request, self.registry, subject, wanted)
         try:
             problems = await self.registry.consider(
                 lambda: self.registry.reads.incompatibilities(subject, version, wanted, normalize),

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ottla.registry.registry import Registry
+from ottla.registry.routes.access import ADMIN_ALL, ADMIN_SCOPE, READ_SCOPE, READ_SOME
 from ottla.registry.routes.bodies import config_request
 from ottla.registry.routes.operation import Operation, answer
 from ottla.registry.routes.parameters import flag, optional_subject_of
@@ -30,11 +31,14 @@ class ConfigRoutes:
     def operations(self) -> Sequence[Operation]:
         return tuple(
             operation
-            for path in ("/config", "/config/{subject}")
+            for path, reading, changing in (
+                ("/config", READ_SOME, ADMIN_ALL),
+                ("/config/{subject}", READ_SCOPE, ADMIN_SCOPE),
+            )
             for operation in (
-                Operation("GET", path, self.config),
-                Operation("PUT", path, self.set_config, writes=True),
-                Operation("DELETE", path, self.delete_config, writes=True),
+                Operation("GET", path, self.config, reading),
+                Operation("PUT", path, self.set_config, changing, writes=True),
+                Operation("DELETE", path, self.delete_config, changing, writes=True),
             )
         )
 

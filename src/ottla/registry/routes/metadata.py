@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from ottla import __version__
 from ottla.registry.registry import Registry
+from ottla.registry.routes.access import ANYBODY, READ_SOME
 from ottla.registry.routes.operation import Operation, answer
 from ottla.registry.settings import GROUP_ID, TOPIC
 
@@ -32,10 +33,10 @@ class MetadataRoutes:
 
     def operations(self) -> Sequence[Operation]:
         return (
-            Operation("GET", "/", self.root),
-            Operation("GET", "/v1/metadata/id", self.cluster_id),
-            Operation("GET", "/v1/metadata/version", self.version),
-            Operation("GET", "/v1/metadata/state", self.state),
+            Operation("GET", "/", self.root, ANYBODY),
+            Operation("GET", "/v1/metadata/id", self.cluster_id, ANYBODY),
+            Operation("GET", "/v1/metadata/version", self.version, ANYBODY),
+            Operation("GET", "/v1/metadata/state", self.state, READ_SOME),
         )
 
     async def root(self, request: Request) -> Response:

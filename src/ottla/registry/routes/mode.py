@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ottla.registry.registry import Registry
+from ottla.registry.routes.access import ADMIN_ALL, ADMIN_SCOPE, READ_SCOPE, READ_SOME
 from ottla.registry.routes.bodies import mode_request
 from ottla.registry.routes.operation import Operation, answer
 from ottla.registry.routes.parameters import flag, optional_subject_of
@@ -28,11 +29,14 @@ class ModeRoutes:
     def operations(self) -> Sequence[Operation]:
         return tuple(
             operation
-            for path in ("/mode", "/mode/{subject}")
+            for path, reading, changing in (
+                ("/mode", READ_SOME, ADMIN_ALL),
+                ("/mode/{subject}", READ_SCOPE, ADMIN_SCOPE),
+            )
             for operation in (
-                Operation("GET", path, self.mode),
-                Operation("PUT", path, self.set_mode, writes=True),
-                Operation("DELETE", path, self.delete_mode, writes=True),
+                Operation("GET", path, self.mode, reading),
+                Operation("PUT", path, self.set_mode, changing, writes=True),
+                Operation("DELETE", path, self.delete_mode, changing, writes=True),
             )
         )
 

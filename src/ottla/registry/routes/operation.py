@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from ottla.registry.forwarding import Endpoint, on_primary
 from ottla.registry.registry import Registry
+from ottla.registry.routes.access import Need, require
 from ottla.web import media_types
 from ottla.web.application import error_answer, json_answer
 from ottla.web.errors import ApiError
@@ -28,11 +29,12 @@ CONSUMED: Final = frozenset((*PRODUCED, "application/octet-stream"))
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`path` is Starlette's. A write (`writes`) goes to the primary as a whole request."""
+    """`path` is Starlette's; `needs`: of the caller. A write (`writes`) goes to the primary as a whole."""
 
     method: str
     path: str
     endpoint: Endpoint
+    needs: Need
     writes: bool = False
 
 
@@ -45,7 +47,7 @@ def routes_of(registry: Registry, operations: Iterable[Operation]) -> list[Route
             endpoint = on_primary(registry, endpoint)
         methods = by_path.setdefault(operation.path, {})
         assert operation.method not in methods, operation
-        methods[operation.method] = _negotiated(endpoint)
+        methods[operation.method] = _negotiated(registry, operation.needs, endpoint)
     return [Route(path, _by_method(methods), methods=list(methods)) for path, methods in by_path.items()]
 
 
@@ -76,7 +78,7 @@ def _by_method(endpoints: dict[str, Endpoint]) -> Endpoint:
     return chosen
 
 
-def _negotiated(endpoint: Endpoint) -> Endpoint:
+def _negotiated(registry: Registry, needs: Need, endpoint: Endpoint) -> Endpoint:
     async def checked(request: Request) -> Response:
         if request.method in ("POST", "PUT"):
             named = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -86,6 +88,7 @@ def _negotiated(endpoint: Endpoint) -> Endpoint:
         if media_type is None:
             raise HTTPException(406)
         try:
+            require(request, registry, needs)
             return await endpoint(request)
         except ApiError as error:
             return error_answer(error.status, error.error_code, error.message, media_type)

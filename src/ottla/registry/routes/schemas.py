@@ -20,8 +20,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ottla.registry.core.contexts import context_of
+from ottla.registry.core.failures import schema_not_found
 from ottla.registry.core.image import StoredSchema
 from ottla.registry.registry import Registry
+from ottla.registry.routes.access import ANYBODY, READ_SOME, may_read, readable
 from ottla.registry.routes.answers import formatted, found_tags, id_answer, version_answer
 from ottla.registry.routes.operation import Operation, answer, text_answer
 from ottla.registry.routes.parameters import Limits, flag, id_of, page, path_text, query_subject
@@ -38,14 +40,14 @@ class SchemaRoutes:
     def operations(self) -> Sequence[Operation]:
         one = "/schemas/ids/{id}"
         return (
-            Operation("GET", one, self.by_id),
-            Operation("GET", f"{one}/schema", self.text_by_id),
-            Operation("GET", f"{one}/subjects", self.subjects_of_id),
-            Operation("GET", f"{one}/versions", self.versions_of_id),
-            Operation("GET", "/schemas", self.schemas),
-            Operation("GET", "/schemas/types", self.types),
-            Operation("GET", "/schemas/guids/{guid}", self.by_guid),
-            Operation("GET", "/schemas/guids/{guid}/ids", self.ids_of_guid),
+            Operation("GET", one, self.by_id, READ_SOME),
+            Operation("GET", f"{one}/schema", self.text_by_id, READ_SOME),
+            Operation("GET", f"{one}/subjects", self.subjects_of_id, READ_SOME),
+            Operation("GET", f"{one}/versions", self.versions_of_id, READ_SOME),
+            Operation("GET", "/schemas", self.schemas, READ_SOME),
+            Operation("GET", "/schemas/types", self.types, ANYBODY),
+            Operation("GET", "/schemas/guids/{guid}", self.by_guid, READ_SOME),
+            Operation("GET", "/schemas/guids/{guid}/ids", self.ids_of_guid, READ_SOME),
         )
 
     async def schemas(self, request: Request) -> Response:
@@ -61,10 +63,11 @@ class SchemaRoutes:
         settings = self.registry.settings
         limits = Limits(settings[SEARCH_DEFAULT_LIMIT], settings[SEARCH_MAX_LIMIT])
         answers: list[dict[str, Any]] = []
-        for stored, names in page(request, found, limits):
+        seen = [each for each in found if may_read(request, each[0].subject)]
+        for stored, names in page(request, seen, limits):
             told = version_answer(stored, stored.schema)
             if aliases:
-                told["aliases"] = list(names)
+                told["aliases"] = [name for name in names if may_read(request, name)]
             answers.append(told)
         return answer(request, answers)
 
@@ -94,17 +97,42 @@ class SchemaRoutes:
         return answer(request, page(request, pairs))
 
     async def by_guid(self, request: Request) -> Response:
-        stored = self.registry.reads.by_guid(path_text(request, "guid"))
+        stored = self._of_guid(request, path_text(request, "guid"))
         return answer(request, id_answer(stored, await formatted(request, self.registry, stored)))
 
     async def ids_of_guid(self, request: Request) -> Response:
-        found = self.registry.reads.ids_of_guid(path_text(request, "guid"))
-        return answer(request, [{"context": context, "id": schema_id} for context, schema_id in found])
+        guid = path_text(request, "guid")
+        self._of_guid(request, guid)
+        found = [
+            {"context": context, "id": schema_id}
+            for context, schema_id in self.registry.reads.ids_of_guid(guid)
+            if self._seen(request, context, schema_id)
+        ]
+        return answer(request, found)
+
+    def _of_guid(self, request: Request, guid: str) -> StoredSchema:
+        """A version of the schema that the caller may read. 40403."""
+        stored = self.registry.reads.by_guid(guid)
+        if may_read(request, stored.subject):
+            return stored
+        for context, schema_id in self.registry.reads.ids_of_guid(guid):
+            for other in self._seen(request, context, schema_id):
+                if other.schema.guid == stored.schema.guid:
+                    return other
+        raise schema_not_found(guid)
+
+    def _seen(self, request: Request, context: str, schema_id: int) -> list[StoredSchema]:
+        """The versions of an id whose subjects the caller may read."""
+        uses = self.registry.image.uses(context, schema_id)
+        return [one for one in uses if may_read(request, one.subject)]
 
     def _stored(self, request: Request) -> StoredSchema:
-        return self.registry.reads.by_id(id_of(request), query_subject(request))
+        found = self.registry.reads.by_id(id_of(request), query_subject(request))
+        return readable(request, self.registry, found)
 
     def _uses(self, request: Request) -> Sequence[StoredSchema]:
-        return self.registry.reads.uses_of_id(
+        self._stored(request)
+        found = self.registry.reads.uses_of_id(
             id_of(request), query_subject(request), flag(request, "deleted")
         )
+        return [one for one in found if may_read(request, one.subject)]

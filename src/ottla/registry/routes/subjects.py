@@ -27,6 +27,14 @@ from ottla.registry.core.image import StoredSchema
 from ottla.registry.core.reading import SchemaRequest
 from ottla.registry.forwarding import on_primary
 from ottla.registry.registry import Registry
+from ottla.registry.routes.access import (
+    ADMIN_SUBJECT,
+    READ_SOME,
+    READ_SUBJECT,
+    WRITE_SUBJECT,
+    may_read,
+    require_references,
+)
 from ottla.registry.routes.answers import formatted, found_tags, registered_answer, version_answer
 from ottla.registry.routes.bodies import reread, schema_request, tag_request
 from ottla.registry.routes.operation import Operation, answer, text_answer
@@ -52,29 +60,31 @@ class SubjectRoutes:
         versions = f"{subject}/versions"
         version = f"{versions}/{{version}}"
         return (
-            Operation("POST", subject, self.look_up),
-            Operation("POST", versions, self.register),
-            Operation("GET", version, self.version),
-            Operation("GET", versions, self.versions),
-            Operation("GET", "/subjects", self.subjects),
-            Operation("GET", f"{version}/schema", self.text),
-            Operation("GET", f"{version}/referencedby", self.referenced_by),
-            Operation("GET", f"{subject}/metadata", self.latest_with_metadata),
-            Operation("DELETE", version, self.delete_version, writes=True),
-            Operation("DELETE", subject, self.delete_subject, writes=True),
-            Operation("POST", f"{version}/tags", self.change_tags, writes=True),
+            Operation("POST", subject, self.look_up, READ_SUBJECT),
+            Operation("POST", versions, self.register, WRITE_SUBJECT),
+            Operation("GET", version, self.version, READ_SUBJECT),
+            Operation("GET", versions, self.versions, READ_SUBJECT),
+            Operation("GET", "/subjects", self.subjects, READ_SOME),
+            Operation("GET", f"{version}/schema", self.text, READ_SUBJECT),
+            Operation("GET", f"{version}/referencedby", self.referenced_by, READ_SUBJECT),
+            Operation("GET", f"{subject}/metadata", self.latest_with_metadata, READ_SUBJECT),
+            Operation("DELETE", version, self.delete_version, ADMIN_SUBJECT, writes=True),
+            Operation("DELETE", subject, self.delete_subject, ADMIN_SUBJECT, writes=True),
+            Operation("POST", f"{version}/tags", self.change_tags, WRITE_SUBJECT, writes=True),
         )
 
     async def subjects(self, request: Request) -> Response:
         prefix = request.query_params.get("subjectPrefix", ALL_CONTEXTS)
         settings = self.registry.settings
         limits = Limits(settings[SUBJECT_DEFAULT_LIMIT], settings[SUBJECT_MAX_LIMIT])
-        return answer(request, page(request, self.registry.reads.subjects(prefix, shown(request)), limits))
+        found = self.registry.reads.subjects(prefix, shown(request))
+        return answer(request, page(request, [name for name in found if may_read(request, name)], limits))
 
     async def look_up(self, request: Request) -> Response:
         wanted = await schema_request(request, self.registry)
         normalize, deleted = flag(request, "normalize"), flag(request, "deleted")
         subject = subject_of(request)
+        require_references(request, self.registry, subject, wanted)
         found = await self.registry.consider(
             lambda: self.registry.reads.lookup(subject, wanted, normalize, deleted),
             partial(hung_up, request),
@@ -114,6 +124,7 @@ class SubjectRoutes:
     async def _register(self, request: Request) -> Response:
         subject, normalize, force = subject_of(request), flag(request, "normalize"), flag(request, "force")
         wanted = await schema_request(request, self.registry)
+        require_references(request, self.registry, subject, wanted)
         stored = await self.registry.write(
             lambda: self.registry.writes.register(subject, wanted, normalize, force),
             partial(hung_up, request),
@@ -127,6 +138,7 @@ class SubjectRoutes:
             wanted = await schema_request(request, self.registry)
             if wanted != SchemaRequest(wanted.schema):
                 return None
+            require_references(request, self.registry, subject, wanted)
             normalize = flag(request, "normalize")
             found = await self.registry.consider(
                 lambda: self.registry.reads.lookup(subject, wanted, normalize),

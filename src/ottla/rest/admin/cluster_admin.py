@@ -53,7 +53,7 @@ class ClusterAdmin:
         access = access.with_properties(own.properties)
         try:
             own.require_common_properties()
-            access.aiokafka()
+            access.connection()
             addresses = access.addresses()
         except ClientOptionError as problem:
             raise ServiceError(f"ottla rest: the settings admin.* or client.*: {problem}") from None

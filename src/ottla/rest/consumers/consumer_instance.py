@@ -23,6 +23,7 @@ from ottla.rest.consumers.consumer_errors import UNDECODABLE, instance_not_found
 from ottla.rest.consumers.consumer_settings import InstanceSettings
 from ottla.rest.consumers.decoding import Decoded, RecordDecoder, RecordField, Undecodable
 from ottla.rest.consumers.group_consumer import CommittedOffset, GroupConsumer, Partition, ReadBounds
+from ottla.web.callers import ANONYMOUS
 from ottla.web.errors import ApiError
 
 T = TypeVar("T")
@@ -57,6 +58,12 @@ class ConsumerInstance:
     ) -> None:
         self.group = group
         self.name = name
+        self.owner = ANONYMOUS.principal
+        """The principal whose requests it serves."""
+        self.topics: frozenset[str] = frozenset()
+        """The topics that it was told to read by name or partition."""
+        self.reads_all = False
+        """Whether it was told to read by a pattern, of whatever topics there are."""
         self.settings = settings
         self._consumer = consumer
         self._decoder = decoder

@@ -43,6 +43,7 @@ from ottla.rest.settings import (
     INSTANCE_ID,
     RECORD_FIELDS,
 )
+from ottla.web.callers import ANONYMOUS
 from ottla.web.errors import ApiError, ServiceError
 
 log = logging.getLogger("ottla.rest")
@@ -96,6 +97,11 @@ class ConsumerInstances:
         return frozenset(RecordField(name) for name in self._settings[RECORD_FIELDS])
 
     @property
+    def any(self) -> bool:
+        """Whether there is an instance, or one that leaves its group."""
+        return bool(self._instances or self._leaving or self._making)
+
+    @property
     def room(self) -> Room:
         """The memory of all reads."""
         return self._room
@@ -137,8 +143,13 @@ class ConsumerInstances:
         self._threads.reads.shutdown(wait=False, cancel_futures=True)
         self._threads.requests.shutdown(wait=False, cancel_futures=True)
 
-    async def create(self, group: str, body: Mapping[str, Any]) -> ConsumerInstance:
-        """A new member of `group`. Raises ApiError: 40902, 422, 40001, 42204; 503 when there are too many."""
+    async def create(
+        self, group: str, body: Mapping[str, Any], owner: str = ANONYMOUS.principal
+    ) -> ConsumerInstance:
+        """A new member of `group`, for the requests of this principal.
+
+        Raises ApiError: 40902, 422, 40001, 42204; 503 when there are too many.
+        """
         wanted = InstanceSettings.parse(body, self._settings)
         name = wanted.name or self._new_name()
         if (group, name) in self._instances:
@@ -164,6 +175,7 @@ class ConsumerInstances:
             self._making -= 1
         decoder = self._decoder_of[wanted.data_format]
         instance = ConsumerInstance(group, name, wanted, consumer, decoder, self._threads, self._clock)
+        instance.owner = owner
         if (group, name) in self._instances or self._stopped:
             self._leave(instance)
             raise _exists()
@@ -177,9 +189,9 @@ class ConsumerInstances:
             raise consumer_errors.instance_not_found()
         return found
 
-    async def delete(self, group: str, name: str) -> None:
+    async def delete(self, instance: ConsumerInstance) -> None:
         """End an instance and its read under way; returns when the instance has left its group."""
-        leaving = self._discard(self.find(group, name))
+        leaving = self._discard(instance)
         await asyncio.wait([leaving], timeout=LEAVE_SECONDS)
 
     def bounds(self, instance: ConsumerInstance, timeout_ms: int | None, max_bytes: int | None) -> ReadBounds:

@@ -200,7 +200,7 @@ class Producing:
         if producer is not None:
             until = time.monotonic() + STOP_SECONDS
             while len(producer) and time.monotonic() < until:
-                producer.poll(0)
+                self._take_reports(producer)
                 await asyncio.sleep(POLL_SECONDS)
             if self._timer is not None:
                 self._timer.cancel()
@@ -332,6 +332,23 @@ class Producing:
         clients_log.warning("the producer: %s", error.str())  # one kind with the lines of its library
         self._fatal |= error.fatal()
 
+    def _take_reports(self, producer: Producer) -> bool:
+        """Take the delivery reports that are there; whether there were any.
+
+        confluent-kafka raises a fatal error here, though others go to the callback of errors.
+        """
+        try:
+            return bool(producer.poll(0))
+        except KafkaException as problem:
+            error = problem.args[0]
+            if not error.fatal():
+                raise
+            self._complain(error)
+            if error.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED and self._may_be_idempotent:
+                log.warning("the producer is not idempotent: the cluster does not allow its user that")
+                self._may_be_idempotent = False
+            return True
+
     def _replace(self, ended: Producer) -> None:
         """Replace a producer that had a fatal error: it sends nothing more, and its records fail."""
         self._fatal = False
@@ -344,7 +361,7 @@ class Producing:
         producer.purge()
         until = time.monotonic() + STOP_SECONDS
         while len(producer) and time.monotonic() < until:
-            producer.poll(0)
+            self._take_reports(producer)
             await asyncio.sleep(POLL_SECONDS)
         await asyncio.get_running_loop().run_in_executor(self._threads, producer.close)
 
@@ -363,7 +380,7 @@ class Producing:
         if producer is None:
             return
         try:
-            if producer.poll(0):
+            if self._take_reports(producer):
                 self._freed.set()
             if self._ending is not None and self._ending.done():
                 self._ending.result()

@@ -24,12 +24,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
+from ottla.rest.access import require_all, require_topics
 from ottla.rest.consumers import consumer_errors
 from ottla.rest.consumers.consumer_instance import ConsumerInstance, Reading
 from ottla.rest.consumers.consumer_instances import ConsumerInstances
 from ottla.rest.consumers.consumer_settings import DataFormat
 from ottla.rest.v2 import consumer_bodies as bodies
+from ottla.web.access_rules import Action
 from ottla.web.application import json_answer
+from ottla.web.callers import caller_of
 from ottla.web.errors import ApiError
 from ottla.web.media_types import negotiate
 
@@ -76,12 +79,13 @@ class _Consumers:
         group: str = request.path_params["group"]
         if len(group) > MAX_GROUP_CHARACTERS or not group.isprintable():
             raise ApiError(422, 422, f"a group's name has {MAX_GROUP_CHARACTERS} characters at most")
-        instance = await self._instances.create(group, await bodies.read_object(request))
+        owner = caller_of(request.scope).principal
+        instance = await self._instances.create(group, await bodies.read_object(request), owner)
         path = f"/consumers/{quote(group, safe='')}/instances/{quote(instance.name, safe='')}"
         return _answer({"instance_id": instance.name, "base_uri": f"{self._base(request)}{path}"})
 
     async def delete(self, request: Request) -> Response:
-        await self._instances.delete(request.path_params["group"], request.path_params["instance"])
+        await self._instances.delete(self._instance(request))
         return _nothing()
 
     async def subscribe(self, request: Request) -> Response:
@@ -94,11 +98,15 @@ class _Consumers:
                 raise consumer_errors.illegal_state(
                     "Subscription to topics, partitions and pattern are mutually exclusive"
                 )
+            require_all(request, Action.READ)
             await instance.subscribe_pattern(pattern)
+            instance.reads_all = True
         elif body.get("topics") is None:
             raise ApiError(422, 422, "topics or topic_pattern must be given")
         else:
+            require_topics(request, Action.READ, topics)
             await instance.subscribe(topics)
+            instance.reads_all, instance.topics = False, frozenset(topics)
         return _nothing()
 
     async def subscription(self, request: Request) -> Response:
@@ -113,7 +121,11 @@ class _Consumers:
         body = await bodies.read_object(request, "partitions")
         if body.get("partitions") is None:
             raise ApiError(422, 422, "partitions must be given")
-        await instance.assign(bodies.partitions(body))
+        partitions = bodies.partitions(body)
+        topics = frozenset(topic for topic, _ in partitions)
+        require_topics(request, Action.READ, topics)
+        await instance.assign(partitions)
+        instance.reads_all, instance.topics = False, topics
         return _nothing()
 
     async def assignments(self, request: Request) -> Response:
@@ -142,6 +154,7 @@ class _Consumers:
         instance = self._instance(request)
         body = await bodies.read_object(request, "offsets", "partitions")
         commits = bodies.commits(body)
+        require_topics(request, Action.READ, {each.topic for each in commits})
         if commits or body.get("offsets") is None:
             await instance.commit(commits)
         return _nothing()
@@ -149,7 +162,9 @@ class _Consumers:
     async def committed(self, request: Request) -> Response:
         instance = self._instance(request)
         body = await bodies.read_object(request, "partitions")
-        found = await instance.committed(bodies.partitions(body))
+        partitions = bodies.partitions(body)
+        require_topics(request, Action.READ, {topic for topic, _ in partitions})
+        found = await instance.committed(partitions)
         offsets = [
             {
                 "topic": each.topic,
@@ -173,6 +188,11 @@ class _Consumers:
                 "The requested embedded data format does not match the deserializer for this consumer "
                 f"instance, which is {data_format.media_type}",
             )
+        # Rules may have changed since the subscription.
+        if instance.reads_all:
+            require_all(request, Action.READ)
+        else:
+            require_topics(request, Action.READ, instance.topics)
         bounds = self._instances.bounds(
             instance, bodies.query_number(request, "timeout"), bodies.query_number(request, "max_bytes")
         )
@@ -184,7 +204,11 @@ class _Consumers:
             gone.cancel()
 
     def _instance(self, request: Request) -> ConsumerInstance:
-        return self._instances.find(request.path_params["group"], request.path_params["instance"])
+        """The caller's own instance of this name; those of others are as if they were not there. 40403."""
+        found = self._instances.find(request.path_params["group"], request.path_params["instance"])
+        if found.owner != caller_of(request.scope).principal:
+            raise consumer_errors.instance_not_found()
+        return found
 
     def _base(self, request: Request) -> str:
         """Scheme, host and port at which this instance is reached."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ottla.rest.access import may_read
 from ottla.rest.admin.cluster_configs import topic_configs
 from ottla.rest.admin.model import OffsetSpec, Partition, Topic
 from ottla.rest.operations import Api, Description, Operation
@@ -33,7 +34,8 @@ def accepted_media_type(request: Request) -> str:
 async def list_topics(api: Api, request: Request) -> Response:
     """The names of all topics."""
     media_type = accepted_media_type(request)
-    return json_answer(await api.admin.topic_names(), media_type=media_type)
+    names = [name for name in await api.admin.topic_names() if may_read(request, name)]
+    return json_answer(names, media_type=media_type)
 
 
 async def get_topic(api: Api, request: Request) -> Response:

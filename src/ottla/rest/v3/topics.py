@@ -8,6 +8,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ottla.rest.access import may_read, require_topics
 from ottla.rest.admin.cluster_topics import create_topic, delete_topic, grow_topic, settled
 from ottla.rest.admin.model import NewTopic, Topic
 from ottla.rest.operations import Api, Description, Operation, Query
@@ -25,6 +26,7 @@ from ottla.rest.v3.requests import (
     text_field,
 )
 from ottla.rest.v3.resources import CLUSTER, TOPIC, ClusterResources, JsonObject, cluster_of, made_of
+from ottla.web.access_rules import Action
 from ottla.web.application import json_answer
 
 TOPIC_FIELDS: Final = (
@@ -70,7 +72,8 @@ def described_topic(
 async def list_topics(api: Api, request: Request) -> Response:
     """All topics, internal ones too."""
     resources = await cluster_of(api, request)
-    topics = await made_of(await api.admin.topics(), partial(topic_data, resources))
+    found = [topic for topic in await api.admin.topics() if may_read(request, topic.name)]
+    topics = await made_of(found, partial(topic_data, resources))
     return json_answer(resources.collection("KafkaTopicList", ("topics",), topics))
 
 
@@ -88,6 +91,7 @@ async def post_topic(api: Api, request: Request) -> Response:
     fields = await read_fields(api, request, TOPIC_FIELDS)
     validate_only = flag_field(fields, "validate_only")
     new = new_topic(fields)
+    require_topics(request, Action.ADMIN, [new.name])
     created = await create_topic(api.admin, new, validate_only)
     # brokers before Kafka 2.4 do not answer the values of the defaults
     partitions = created.partitions if created.partitions > 0 else max(new.partitions, len(new.assignments))

@@ -113,10 +113,6 @@ class ReadingOrder:
             self.cluster,
             self._changed,
         )
-        if not self.together:
-            self._wait_until_committed(
-                [topic for topic in map(_internal_topic_read, sources) if topic is not None]
-            )
         self._queries.append(reading)
         if output is not None:
             self._writers[output] = reading
@@ -130,16 +126,6 @@ class ReadingOrder:
             and not topics.isdisjoint(map(_internal_topic_read, each.sources))
             for each in self.plan.queries
         )
-
-    def _wait_until_committed(self, topics: Sequence[str]) -> None:
-        """Queries that have ended have committed their output; the markers of that may be on their way."""
-        deadline = time.monotonic() + COMMITTED_SECONDS
-        places = [Place(topic, number) for topic in topics for number in self.cluster.partitions(topic)]
-        while self.cluster.ends_of(places) != self.cluster.ends_of(places, committed=False):
-            if time.monotonic() > deadline:
-                log.warning("there are transactions that do not end in %s", ", ".join(topics))
-                return
-            time.sleep(WAIT_SECONDS)
 
     def close(self) -> None:
         """Leave the cluster. Safe to call twice."""
@@ -361,6 +347,21 @@ class QueryReading:
                 }
             begins.append(found)
         return begins
+
+
+def wait_until_committed(query: PlannedQuery, cluster: KafkaCluster) -> None:
+    """Wait until this query can read all that the application's queries before it, which have ended, wrote.
+
+    They have committed it; the markers of that may be on their way. Raises ClusterError.
+    """
+    topics = [topic for topic in map(_internal_topic_read, query.sources) if topic is not None]
+    deadline = time.monotonic() + COMMITTED_SECONDS
+    places = [Place(topic, number) for topic in topics for number in cluster.partitions(topic)]
+    while cluster.ends_of(places) != cluster.ends_of(places, committed=False):
+        if time.monotonic() > deadline:
+            log.warning("there are transactions that do not end in %s", ", ".join(topics))
+            return
+        time.sleep(WAIT_SECONDS)
 
 
 def _waits_for_time(query: PlannedQuery) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.broker.authorization import OpenAuthorization
 from ottla.broker.controller.controller_channel import ControllerChannel
 from ottla.broker.controller.envelope import unwrap_request, wrap_response
 from ottla.broker.handlers.cluster.envelopes import envelope
@@ -16,6 +17,7 @@ from ottla.broker.handlers.table import controller_table
 from ottla.broker.network.context import RequestContext, Session
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.peers.peers import PeerAddress, PeerUnreachable
+from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.core.decisions.decision import Decision
 from ottla.core.image.image import MetadataImage
 from ottla.core.settings import broker_settings
@@ -71,8 +73,16 @@ class Cluster:
         self.answers = answers
         self.asked: list[PeerAddress] = []
         self.controller = FakeController()
-        self.config = {broker_settings.REQUEST_TIMEOUT_MS: 5_000}
-        self.peers = SimpleNamespace(ask=self._ask)
+        windows = (
+            broker_settings.QUOTA_WINDOW_NUM,
+            broker_settings.QUOTA_WINDOW_SIZE_SECONDS,
+            broker_settings.CONTROLLER_QUOTA_WINDOW_NUM,
+            broker_settings.CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
+        )
+        self.config = {broker_settings.REQUEST_TIMEOUT_MS: 5_000, **{each: each.default for each in windows}}
+        self.client_quotas = ClientQuotas(cast(Any, self.config), self.loop)
+        self.authorization = OpenAuthorization()
+        self.controller_peers = SimpleNamespace(ask=self._ask)
         self._dispatcher = Dispatcher(cast(Any, self), controller_table())
         self.channel = ControllerChannel(cast(Any, self), self.answer_as_controller)
 

@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 
+from ottla.broker.authorization import OpenAuthorization
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordinators.coordinator_partitions import CoordinatorPartitions
 from ottla.broker.coordinators.coordinator_routing import answer_of
@@ -100,6 +101,7 @@ class FakeBroker:
         self.supervisor = Supervisor(lambda name, failure: self.failures.append(failure))
         self.coordinator_partitions = CoordinatorPartitions(self, NO_DIRECTORY, lambda: None)
         #: Commits use no more of a node; the way to other brokers is not taken.
+        self.authorization = OpenAuthorization()
         self.groups = GroupCoordinator(cast(GroupsNode, self))
 
     @staticmethod

@@ -13,8 +13,9 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.controller.lifecycle import BrokerLifecycle
-from ottla.broker.coordinators.coordinator_partitions import CoordinatorPartitions
+from ottla.broker.coordinators.coordinator_partitions import KAFKAS_API, CoordinatorPartitions
 from ottla.broker.coordinators.coordinator_routing import CoordinatorRouting
+from ottla.broker.handlers.cluster import api_versions
 from ottla.broker.handlers.coordinators.find_coordinator import find_coordinator
 from ottla.broker.network.context import RequestContext, Session
 from ottla.core.coordination.partitioning import counterpart_of, older_partition_for, partition_for
@@ -96,6 +97,13 @@ def older(monkeypatch: pytest.MonkeyPatch) -> set[int]:
             request.features = [each for each in request.features if each.name != COORDINATOR_PARTITIONS]
         return request
 
+    def apis(node: Any, context: RequestContext, request: Any) -> Any:
+        answer = api_versions.api_versions(node, context, request)
+        if started.setdefault(node, node.node_id in ids):
+            answer.api_keys = [each for each in answer.api_keys if each.api_key != KAFKAS_API]
+        return answer
+
+    monkeypatch.setitem(api_versions.HANDLERS, ApiKey.API_VERSIONS, apis)
     monkeypatch.setattr(CoordinatorPartitions, "partition_for", partition)
     monkeypatch.setattr(CoordinatorPartitions, "settle", settle)
     monkeypatch.setattr(CoordinatorRouting, "_home_of", home)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import uuid
 from collections.abc import Awaitable, Iterator
 from types import SimpleNamespace
@@ -11,12 +12,12 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
+from ottla.broker.authorization import OpenAuthorization
 from ottla.broker.broker import Broker
 from ottla.broker.config import BrokerConfig
 from ottla.broker.handlers.cluster.cluster import describe_cluster
 from ottla.broker.handlers.cluster.configs import describe_configs, incremental_alter_configs
 from ottla.broker.handlers.cluster.metadata import describe_topic_partitions, metadata
-from ottla.broker.handlers.cluster.operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
 from ottla.broker.handlers.cluster.partitions import list_partition_reassignments
 from ottla.broker.network.context import RequestContext, Session
 from ottla.core.decisions.decision import Decision
@@ -37,6 +38,7 @@ from ottla.protocol.messages.list_partition_reassignments_request import ListPar
 from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.metadata_response import MetadataResponse, MetadataResponsePartition
 from ottla.protocol.records.broker_registration_change_record import BrokerRegistrationChangeRecord
+from ottla.protocol.records.config_record import ConfigRecord
 from ottla.protocol.records.partition_change_record import PartitionChangeRecord
 from support.core.metadata import apply, create, directory_of, image_with_brokers, running_broker, topic
 
@@ -88,6 +90,7 @@ def broker(image: MetadataImage) -> Broker:
         controller=FakeController(image),
         log_directory=SimpleNamespace(directory_id=directory_of(1)),
         now_ms=lambda: 5000,
+        authorization=OpenAuthorization(),
     )
     return cast(Broker, made)
 
@@ -145,8 +148,8 @@ def test_operations_are_told_when_asked_for(broker: Broker) -> None:
         topics=None, include_cluster_authorized_operations=True, include_topic_authorized_operations=True
     )
     response = answer(metadata(broker, context(9), request))
-    assert response.cluster_authorized_operations == ALL_CLUSTER_OPERATIONS == 8096
-    assert response.topics[0].topic_authorized_operations == ALL_TOPIC_OPERATIONS == 3576
+    assert response.cluster_authorized_operations == 8096
+    assert response.topics[0].topic_authorized_operations == 3576
     silent = answer(metadata(broker, context(9), MetadataRequest(topics=None)))
     assert silent.topics[0].topic_authorized_operations == -(2**31)
 
@@ -224,3 +227,45 @@ def test_levels_that_are_refused_change_nothing(broker: Broker, logger: logging.
     assert set_level(broker, "root", 1, None) == ErrorCode.INVALID_REQUEST
     assert set_level(broker, logger.name, 0, "ERROR", validate_only=True) == ErrorCode.NONE
     assert logger.level == logging.NOTSET
+
+
+# -- DescribeConfigs of many resources -----------------------------------------------------------------
+
+
+def test_resources_described_together_are_described_as_each_alone(
+    broker: Broker, image: MetadataImage
+) -> None:
+    """Those with the same overrides are described once, and shared."""
+    drawn = [
+        {},
+        {"retention.ms": "5"},
+        {"retention.ms": "6"},
+        {"retention.ms": "5", "cleanup.policy": "compact"},
+        {"consumer.session.timeout.ms": "46000"},
+    ]
+    resources = []
+    for number in range(30):
+        name = f"topic-{number}"
+        create(image, topic(name, assignments={0: [1]}))
+        kind = random.choice((2, 2, 2, 16, 32))
+        for key, value in random.choice(drawn).items():
+            apply(image, [ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)])
+        keys = random.choice((None, None, ["retention.ms"], ["cleanup.policy", "interval.ms"]))
+        resources.append(
+            DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+        )
+    resources += [
+        DescribeConfigsResource(resource_type=2, resource_name="nope", configuration_keys=None),
+        DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None),
+        DescribeConfigsResource(resource_type=4, resource_name="", configuration_keys=None),
+    ]
+    random.shuffle(resources)
+    for detailed in (False, True):
+
+        def describe(asked: list[DescribeConfigsResource], detailed: bool = detailed) -> list[Any]:
+            request = DescribeConfigsRequest(
+                resources=asked, include_synonyms=detailed, include_documentation=detailed
+            )
+            return answer(describe_configs(broker, context(4), request)).results
+
+        assert describe(resources) == [one for each in resources for one in describe([each])]

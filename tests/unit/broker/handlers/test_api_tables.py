@@ -9,26 +9,14 @@ from ottla.broker.handlers.cluster.envelopes import PASSED_ON
 from ottla.broker.handlers.table import broker_table, controller_table
 from ottla.protocol.apis import APIS, ApiKey, Listeners
 
-#: What Kafka's controllers serve and belongs to features that ottla does not have yet: security and quotas.
-NOT_SERVED_BY_CONTROLLERS = {
-    ApiKey.SASL_HANDSHAKE,
-    ApiKey.SASL_AUTHENTICATE,
-    ApiKey.DESCRIBE_ACLS,
-    ApiKey.CREATE_ACLS,
-    ApiKey.DELETE_ACLS,
-    ApiKey.CREATE_DELEGATION_TOKEN,
-    ApiKey.RENEW_DELEGATION_TOKEN,
-    ApiKey.EXPIRE_DELEGATION_TOKEN,
-    ApiKey.DESCRIBE_DELEGATION_TOKEN,
-    ApiKey.ALTER_CLIENT_QUOTAS,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-}
 #: What a broker passes on to the active controller, as Kafka's forwardable APIs.
 FORWARDABLE = {
     ApiKey.CREATE_TOPICS,
     ApiKey.DELETE_TOPICS,
+    ApiKey.ALTER_CLIENT_QUOTAS,
     ApiKey.ALTER_CONFIGS,
+    ApiKey.CREATE_ACLS,
+    ApiKey.DELETE_ACLS,
     ApiKey.CREATE_PARTITIONS,
     ApiKey.ELECT_LEADERS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
@@ -40,6 +28,10 @@ FORWARDABLE = {
     ApiKey.UNREGISTER_CONTROLLER,
     ApiKey.ADD_RAFT_VOTER,
     ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
 }
 
 
@@ -48,7 +40,7 @@ def kafkas(listeners: Listeners) -> set[ApiKey]:
 
 
 def test_controllers_serve_what_kafkas_do() -> None:
-    assert set(CONTROLLER_FAMILIES) == kafkas(Listeners.CONTROLLER) - NOT_SERVED_BY_CONTROLLERS
+    assert set(CONTROLLER_FAMILIES) == kafkas(Listeners.CONTROLLER)
 
 
 def test_brokers_serve_nothing_that_kafkas_do_not() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.authorization import OpenAuthorization
 from ottla.broker.config import BrokerConfig
 from ottla.broker.handlers.cluster.cluster import describe_cluster
 from ottla.broker.handlers.cluster.metadata import describe_topic_partitions, metadata
@@ -82,6 +83,7 @@ def cluster(node_id: int = HERE) -> Any:
         node_id=node_id,
         cluster_id="c",
         config=BrokerConfig.from_mapping({}),
+        authorization=OpenAuthorization(),
         **dict.fromkeys(("transactions", "share_coordinator")),
         groups=SimpleNamespace(shards=SimpleNamespace(topic="t", partition_for=int)),
     )

@@ -15,6 +15,7 @@ from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.network.connection_limits import ConnectionLimits, CreationRate, descriptor_share
 from ottla.broker.network.flood_log import FloodLog
 from ottla.config.errors import ConfigError
+from ottla.core.quotas.address_rates import AddressRates
 from support.nodes.in_process import until
 
 SHARE = 1000
@@ -257,3 +258,50 @@ def test_a_flood_of_events_costs_a_line_a_second_and_kind(
         "999 more within a second kind=refused latest: refused client=999",
         "refused client=after",
     ]
+
+
+def test_a_connection_that_is_too_early_for_its_address_counts_nowhere() -> None:
+    made = limits(max_connection_creation_rate="1", quota_window_num="2")
+    made.address_rates = AddressRates(2, 1000)
+    made.address_rates.set_limits({"10.0.0.1": 1.0}, default=None)
+    assert made.delay("OUTSIDE", 100.0) == 0 and not made.too_early_ms("OUTSIDE", "10.0.0.1", 100.0)
+    for _ in range(5):
+        made.delay("OUTSIDE", 101.0)
+        assert made.too_early_ms("OUTSIDE", "::ffff:10.0.0.1", 100.0) > 0
+    assert made.delay("OUTSIDE", 101.0) == 0  # the five have not used the listener's rate up
+    assert not made.too_early_ms("OUTSIDE", "10.0.0.2", 100.0)
+
+
+def test_early_connections_are_kept_waiting_a_bounded_number_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(acceptor, "MOST_EARLY", 2)
+
+    async def scenario() -> None:
+        made = limits()
+        made.address_rates = AddressRates(11, 1000)
+        made.address_rates.set_limits({}, default=0.001)
+        adopted: list[socket.socket] = []
+
+        async def adopt(accepted: socket.socket, address: str) -> None:
+            adopted.append(accepted)
+
+        with socket.create_server(("127.0.0.1", 0)) as bound:
+            bound.setblocking(False)
+            running = asyncio.ensure_future(
+                Acceptor("OUTSIDE", bound, made, asyncio.Event(), adopt, lambda _: None).run()
+            )
+            clients = [await asyncio.open_connection(*bound.getsockname()) for _ in range(3)]
+            # the first of them has to go for the third
+            assert await clients[0][0].read() == b""
+            assert not clients[2][0].at_eof()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            # and the others go with the listener
+            for reader, writer in clients[1:]:
+                assert await reader.read() == b""
+                writer.close()
+            clients[0][1].close()
+        assert adopted == [] and made.total == 0
+
+    asyncio.run(scenario())

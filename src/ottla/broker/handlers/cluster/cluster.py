@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import NOT_ASKED
 from ottla.broker.handlers.cluster.forwarding import forward
-from ottla.broker.handlers.cluster.metadata import controller_for_clients
-from ottla.broker.handlers.cluster.operations import ALL_CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.broker.handlers.cluster.metadata import cluster_operations, controller_for_clients
 from ottla.broker.network.context import RequestContext
 from ottla.core.decisions.feature_updates import update_features as decide_features
 from ottla.core.image.features import KRAFT_VERSION
+from ottla.core.security.acls import AclOperation
 from ottla.core.settings import broker_settings
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, MismatchedEndpointType, UnsupportedEndpointType
@@ -63,7 +64,7 @@ def describe_cluster(
         controller_id=controller_for_clients(reachable, node.node_id),
         brokers=brokers,
         cluster_authorized_operations=(
-            ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            cluster_operations(node, context) if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )
 
@@ -72,6 +73,7 @@ def describe_controllers(
     node: Node, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     """A controller's answer: the controllers that are registered, and which one leads (KIP-919)."""
+    node.authorization.require_on_cluster(context, AclOperation.ALTER)
     if request.endpoint_type == BROKERS:
         raise MismatchedEndpointType(
             "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
@@ -92,7 +94,7 @@ def describe_controllers(
         controller_id=node.controller_leader_id,
         brokers=controllers,
         cluster_authorized_operations=(
-            ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            cluster_operations(node, context) if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )
 
@@ -101,6 +103,7 @@ async def update_features(
     node: Node, context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
     """New feature levels for the cluster. kraft.version is the quorum's own, and changed alone."""
+    node.authorization.require_on_cluster(context, AclOperation.ALTER)
     quorum = node.quorum
     match request.feature_updates:
         case [update] if update.feature == KRAFT_VERSION and update.max_version_level > quorum.kraft_version:

@@ -18,8 +18,11 @@ ListConfigResources: v0 was ListClientMetricsResources and knows those only, v1 
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ottla.broker import loggers
@@ -30,6 +33,7 @@ from ottla.core.decisions.config_changes import (
     MAX_ID_DIGITS,
     Operation,
     change_configs,
+    changed_values,
     check_dynamic,
     replace_configs,
 )
@@ -43,6 +47,7 @@ from ottla.core.image.image import (
     TOPIC_RESOURCE,
     MetadataImage,
 )
+from ottla.core.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.core.settings.config_descriptions import (
     ConfigEntry,
     describe_broker,
@@ -54,10 +59,13 @@ from ottla.core.settings.config_descriptions import (
 from ottla.core.settings.config_layers import ConfigSource
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import (
+    ClusterAuthorizationFailed,
     ErrorCode,
+    GroupAuthorizationFailed,
     InvalidRequest,
     KafkaError,
     PolicyViolation,
+    TopicAuthorizationFailed,
     UnknownServerError,
     UnknownTopicOrPartition,
     UnsupportedVersion,
@@ -95,7 +103,11 @@ class _Resource(Protocol):
     resource_name: str
 
 
-R = TypeVar("R", bound=_Resource)
+class _Named(Protocol):
+    name: str
+
+
+R = TypeVar("R", AlterConfigsResource, IncrementalAlterConfigsResource)
 T = TypeVar("T")
 
 MAX_SETTINGS = 1 << 18
@@ -105,6 +117,12 @@ To name a resource takes five bytes, to describe its settings 30 KB, and one req
 million.
 """
 TOO_MANY_SETTINGS = InvalidRequest("The request asks for too many settings: ask for fewer resources at once.")
+
+Describe = Callable[[], list[ConfigEntry]]
+Alike = dict[tuple[Hashable, frozenset[str]], list[DescribeConfigsResourceResult]]
+"""The settings in an answer by what they depend on: most topics of a cluster have the same."""
+
+_LISTENERS_TLS = re.compile(r"listener\.name\.[^.]+\.ssl\.")
 
 TOO_MANY_CHANGES = "Excessively large number of changes per request."
 
@@ -126,11 +144,12 @@ async def describe_configs(
     """Every resource of the request, each with its own error; at most MAX_SETTINGS settings in all."""
     results: list[DescribeConfigsResult] = []
     settings = 0
+    alike: Alike = {}
     async for resource in in_turns(request.resources):
         if settings >= MAX_SETTINGS:
             results.append(_undescribed(resource, TOO_MANY_SETTINGS))
             continue
-        results.append(_described(node, resource, request))
+        results.append(_described(node, context, resource, request, alike))
         settings += len(results[-1].configs)
     return DescribeConfigsResponse(results=results)
 
@@ -145,47 +164,62 @@ def _undescribed(resource: DescribeConfigsResource, error: KafkaError) -> Descri
 
 
 def _described(
-    node: Node, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    node: Node,
+    context: RequestContext,
+    resource: DescribeConfigsResource,
+    request: DescribeConfigsRequest,
+    alike: Alike,
 ) -> DescribeConfigsResult:
+    wanted = frozenset(resource.configuration_keys or ())  # none means all
     try:
-        entries = _entries(node, resource.resource_type, resource.resource_name)
+        key = (resource.resource_type, resource.resource_name)
+        if key[0] not in RESOURCE_TYPES:
+            raise InvalidRequest(f"Unsupported resource type: {key[0]}")
+        _require(node, context, AclOperation.DESCRIBE_CONFIGS, key)
+        describe, likeness = _description(node, resource.resource_type, resource.resource_name)
+        configs = None if likeness is None else alike.get((likeness, wanted))
+        if configs is None:
+            configs = [_config(one, request) for one in describe() if not wanted or one.name in wanted]
+            if likeness is not None:
+                alike[likeness, wanted] = configs
     except KafkaError as error:
         return _undescribed(resource, error)
-    wanted = set(resource.configuration_keys or ())  # none means all
     return DescribeConfigsResult(
         error_code=ErrorCode.NONE,
         error_message="",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=[_config(entry, request) for entry in entries if not wanted or entry.name in wanted],
+        configs=configs,
     )
 
 
-def _entries(node: Node, resource_type: int, name: str) -> list[ConfigEntry]:
+def _description(node: Node, resource_type: int, name: str) -> tuple[Describe, Hashable]:
+    """What describes a resource, and the key that it shares with resources described alike; None for none."""
     image, layers = node.image, node.config.layers
     own = image.configs.get((resource_type, name), {})
+    likeness = resource_type, layers, frozenset(own.items())
     match resource_type:
         case 2:
             validate_topic_name(name)
             if name not in image.topics:
                 raise UnknownTopicOrPartition()
-            return describe_topic(layers, own)
+            return functools.partial(describe_topic, layers, own), likeness
         case 4:
             if not name:
-                return describe_cluster_default(layers)
+                return functools.partial(describe_cluster_default, layers), None
             _require_own_id(node, name, "Broker", " or empty string,")
-            return describe_broker(layers)
+            return functools.partial(describe_broker, layers), None
         case 8:
             _require_own_id(node, name, "Broker", "")
-            return [_logger(*each) for each in loggers.logger_levels().items()]
+            return lambda: [_logger(*each) for each in loggers.logger_levels().items()], None
         case 16:
             if not name:
                 raise InvalidRequest("Client metrics subscription name must not be empty")
-            return describe_client_metrics(own)
+            return functools.partial(describe_client_metrics, own), likeness
         case 32:
             if not name:
                 raise InvalidRequest("Group name must not be empty")
-            return describe_group(layers, own)
+            return functools.partial(describe_group, layers, own), likeness
         case _:
             raise InvalidRequest(f"Unsupported resource type: {resource_type}")
 
@@ -228,10 +262,15 @@ async def alter_configs(
 ) -> AlterConfigsResponse:
     """Replace all values of each resource: checked as far as it concerns this node, then passed on."""
 
+    refused_keys = await _refused_keys(node, request.resources, _replaced_values)
+
     def settle(resource: AlterConfigsResource) -> bool:
         _check_replacement(resource)
         names = (config.name for config in resource.configs)
-        _check_broker_resource(node, (resource.resource_type, resource.resource_name), names)
+        key = (resource.resource_type, resource.resource_name)
+        _check_broker_resource(node, context, key, names)
+        if key in refused_keys:
+            raise refused_keys[key]
         return False
 
     outcomes, passed_on = _settle(request.resources, settle)
@@ -250,16 +289,20 @@ async def incremental_alter_configs(
     node: Node, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Change single values of each resource. The levels of loggers change here and now, and are not kept."""
+    refused_keys = await _refused_keys(node, request.resources, _changed_values)
 
     def settle(resource: IncrementalAlterConfigsResource) -> bool:
         changes = _changes(resource)
         _check_changes(changes)
         key = (resource.resource_type, resource.resource_name)
         if key[0] == BROKER_LOGGER_RESOURCE:
+            _require(node, context, AclOperation.ALTER_CONFIGS, key)
             _require_own_id(node, key[1], "Node", ",")
             _change_loggers(changes, request.validate_only)
             return True
-        _check_broker_resource(node, key, (name for name, _, _ in changes))
+        _check_broker_resource(node, context, key, (name for name, _, _ in changes))
+        if key in refused_keys:
+            raise refused_keys[key]
         return False
 
     outcomes, passed_on = _settle(request.resources, settle)
@@ -329,6 +372,7 @@ async def make_replacements(
     def decide(image: MetadataImage, key: ResourceKey) -> list[Message]:
         resource = wanted[key]
         _check_replacement(resource)
+        _require(node, context, AclOperation.ALTER_CONFIGS, key)
         values = {config.name: config.value for config in resource.configs}
         if key[0] == BROKER_RESOURCE:
             check_dynamic(values, per_broker=bool(key[1]))
@@ -350,9 +394,11 @@ async def make_changes(
         changes = _changes(wanted[key])
         _check_changes(changes)
         if key[0] == BROKER_LOGGER_RESOURCE:
+            _require(node, context, AclOperation.CLUSTER_ACTION, key)
             _require_own_id(node, key[1], "Node", ",")
             _change_loggers(changes, request.validate_only)
             return []
+        _require(node, context, AclOperation.ALTER_CONFIGS, key)
         if key[0] == BROKER_RESOURCE:
             check_dynamic((name for name, _, _ in changes), per_broker=bool(key[1]))
         typed = [(name, Operation(operation), value) for name, operation, value in changes]
@@ -420,12 +466,69 @@ def _check_changes(changes: list[tuple[str, int, str | None]]) -> None:
         raise InvalidRequest("Error due to duplicate config keys")
 
 
-def _check_broker_resource(node: Node, key: ResourceKey, names: Iterable[str]) -> None:
+def _check_broker_resource(
+    node: Node, context: RequestContext, key: ResourceKey, names: Iterable[str]
+) -> None:
     resource_type, name = key
     if resource_type == BROKER_RESOURCE:
+        _require(node, context, AclOperation.ALTER_CONFIGS, key)
         if name:
             _require_own_id(node, name, "Node", ",")
         check_dynamic(names, per_broker=bool(name))
+
+
+async def _refused_keys(
+    node: Node, resources: Sequence[R], values_after: Callable[[Mapping[str, str], R], Mapping[str, str]]
+) -> dict[ResourceKey, KafkaError]:
+    """The resources whose new TLS settings this node can't use: files are read, in a thread."""
+    refused: dict[ResourceKey, KafkaError] = {}
+    brokers = [each for each in resources if each.resource_type == BROKER_RESOURCE]
+    for resource in brokers:
+        own, tls, image = (BROKER_RESOURCE, str(node.node_id)), node.tls, node.image
+        if tls is None or resource.resource_name != own[1] or not _names_tls(resource.configs):
+            continue
+        try:
+            after = values_after(image.configs.get(own, {}), resource)
+            layers = node.config.layers.with_dynamic(image.configs.get((BROKER_RESOURCE, ""), {}), after)
+            await asyncio.to_thread(tls.check, layers)
+        except KafkaError as error:
+            refused[own] = error
+        except ValueError as problem:  # of key stores
+            refused[own] = InvalidRequest(str(problem))
+        break  # a second one with the same name is refused anyway
+    return refused
+
+
+def _names_tls(configs: Iterable[_Named]) -> bool:
+    return any(_LISTENERS_TLS.match(each.name) for each in configs)
+
+
+def _replaced_values(before: Mapping[str, str], resource: AlterConfigsResource) -> Mapping[str, str]:
+    return {each.name: each.value for each in resource.configs if each.value is not None}
+
+
+def _changed_values(
+    before: Mapping[str, str], resource: IncrementalAlterConfigsResource
+) -> Mapping[str, str]:
+    changes = _changes(resource)
+    _check_changes(changes)
+    typed = [(name, Operation(operation), value) for name, operation, value in changes]
+    return changed_values(BROKER_RESOURCE, before, typed)[1]
+
+
+def _require(node: Node, context: RequestContext, operation: AclOperation, key: ResourceKey) -> None:
+    """Raise the error of the kind of resource if the client may not do the operation on its settings."""
+    kind, name = key
+    error: type[KafkaError]
+    match kind:
+        case 2:
+            resource_type, error = ResourceType.TOPIC, TopicAuthorizationFailed
+        case 32:
+            resource_type, error = ResourceType.GROUP, GroupAuthorizationFailed
+        case _:
+            resource_type, name, error = ResourceType.CLUSTER, CLUSTER_NAME, ClusterAuthorizationFailed
+    if not node.authorization.allows(context, operation, resource_type, name):
+        raise error()
 
 
 def _change_loggers(changes: list[tuple[str, int, str | None]], validate_only: bool) -> None:
@@ -451,6 +554,7 @@ def list_config_resources(
     node: Node, context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     """The resources that have settings, of the kinds that the client asked for."""
+    node.authorization.require_on_cluster(context, AclOperation.DESCRIBE_CONFIGS)
     kinds = [CLIENT_METRICS_RESOURCE] if context.api_version == 0 else request.resource_types
     kinds = list(dict.fromkeys(kinds)) or list(RESOURCE_TYPES)
     if not set(kinds) <= set(RESOURCE_TYPES):

@@ -12,5 +12,12 @@ if TYPE_CHECKING:
 
 
 async def forward(node: Node, context: RequestContext, request: Message) -> Message:
-    """The active controller's answer, wherever it is."""
-    return await node.controller_channel.forward(context, request)
+    """The active controller's answer, wherever it is.
+
+    The controller can't reach the client's connection: what it says of throttling is done here.
+    """
+    answer = await node.controller_channel.forward(context, request)
+    throttle_ms = getattr(answer, "throttle_time_ms", 0)
+    if throttle_ms:
+        node.client_quotas.throttle(context.session, throttle_ms)
+    return answer

@@ -11,6 +11,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from ottla.broker.network.context import RequestContext
+from ottla.core.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollower
 from ottla.protocol.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
@@ -43,6 +44,8 @@ def describe_log_dirs(
     offset_lag is how far the log's end is below the high watermark, so 0 but for moves between directories,
     which there are none of.
     """
+    if not node.authorization.allows(context, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: dict[str, set[int]] | None = None
     if request.topics is not None:
         wanted = {topic.topic: set(topic.partitions) for topic in request.topics}
@@ -80,13 +83,19 @@ def alter_replica_log_dirs(
     node: Node, context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     """Of a replica that is named under several directories, the last one counts."""
+    may = node.authorization
+    is_refused = not may.allows(context, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
     here = str(node.log_directory.path)
     by_topic: dict[str, dict[int, ErrorCode]] = {}
     for directory in request.dirs:
         for topic in directory.topics:
             answers = by_topic.setdefault(topic.name, {})
             for index in topic.partitions:
-                answers[index] = _move(node, topic.name, index, is_here=directory.path == here)
+                answers[index] = (
+                    ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                    if is_refused
+                    else _move(node, topic.name, index, is_here=directory.path == here)
+                )
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(

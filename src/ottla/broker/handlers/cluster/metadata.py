@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Collection, Iterable
 from typing import TYPE_CHECKING
 
+from ottla.broker.authorization import NOT_ASKED, Authorization
 from ottla.broker.controller.topic_creation import auto_create_topics
-from ottla.broker.handlers.cluster.operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_ASKED
 from ottla.broker.network.context import RequestContext
 from ottla.core.decisions.topic_names import CLUSTER_METADATA_TOPIC, is_internal, topic_name_problem
 from ottla.core.image.image import MetadataImage, PartitionImage, TopicImage
+from ottla.core.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.core.settings import broker_settings
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
@@ -55,30 +56,55 @@ def metadata(
     problem = _problem(request, context.api_version)
     if problem is not None:
         return _refused(request, problem)
-    missing = _missing_names(node.image, request)
+    hidden = _hidden_topics(node, context, request)
+    missing = [name for name in _missing_names(node.image, request) if name not in hidden]
     if not missing:
-        return _answers(node, context, request, {})
+        return _answers(node, context, request, hidden, {})
     if request.allow_auto_topic_creation and node.config[broker_settings.AUTO_CREATE_TOPICS_ENABLE]:
-        return _created(node, context, request, missing)
-    return _answers(node, context, request, _unknown(missing))
+        return _created(node, context, request, hidden, missing)
+    return _answers(node, context, request, hidden, _unknown(missing))
 
 
 async def _created(
-    node: Node, context: RequestContext, request: MetadataRequest, missing: list[str]
+    node: Node, context: RequestContext, request: MetadataRequest, hidden: Collection[str], missing: list[str]
 ) -> MetadataResponse:
-    return _answers(node, context, request, await _create(node, missing))
+    """The answer when the topics are created that the client may create."""
+    may = node.authorization
+    refused: Collection[str] = ()
+    if not may.allows_unnamed(context, AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+        refused = may.refused(context, AclOperation.CREATE, ResourceType.TOPIC, missing)
+    failed = await _create(node, [name for name in missing if name not in refused])
+    failed |= dict.fromkeys(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return _answers(node, context, request, hidden, failed)
+
+
+def _hidden_topics(node: Node, context: RequestContext, request: MetadataRequest) -> Collection[str]:
+    """The topics among those that the client asked for that it may not know of."""
+    if request.topics is None or not node.authorization.enforced:
+        return ()
+    known = node.image.topics_by_id
+    names = (
+        [known[topic.topic_id].name for topic in request.topics if topic.topic_id in known]
+        if _by_id(request.topics)
+        else [topic.name for topic in request.topics if topic.name is not None]
+    )
+    return node.authorization.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
 
 
 def _answers(
-    node: Node, context: RequestContext, request: MetadataRequest, failed: dict[str, ErrorCode]
+    node: Node,
+    context: RequestContext,
+    request: MetadataRequest,
+    hidden: Collection[str],
+    failed: dict[str, ErrorCode],
 ) -> MetadataResponse:
     image = node.image
-    view = _View(image, context.session.listener_name, context.api_version)
-    operations = ALL_TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    view = _View(image, context, node.authorization)
+    includes = request.include_topic_authorized_operations
     topics = (
-        [view.topic(topic, operations) for topic in image.topics.values()]
+        [view.topic(topic, includes) for topic in image.topics.values() if view.shows(topic.name)]
         if _wants_all(request, context.api_version)
-        else [_answer(view, asked, failed, operations) for asked in _distinct(request.topics or [])]
+        else [_answer(view, asked, hidden, failed, includes) for asked in _distinct(request.topics or [])]
     )
     return MetadataResponse(
         brokers=view.brokers(),
@@ -86,7 +112,7 @@ def _answers(
         controller_id=controller_for_clients(view.reachable, node.node_id),
         topics=topics,
         cluster_authorized_operations=(
-            ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            cluster_operations(node, context) if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )
 
@@ -151,8 +177,20 @@ def _unknown(names: Iterable[str]) -> dict[str, ErrorCode]:
     }
 
 
+def cluster_operations(node: Node, context: RequestContext) -> int:
+    """The operations that the client may do on the cluster, none if it may not even describe it."""
+    may = node.authorization
+    if not may.allows(context, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return 0
+    return may.operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
 def _answer(
-    view: _View, asked: MetadataRequestTopic, failed: dict[str, ErrorCode], operations: int
+    view: _View,
+    asked: MetadataRequestTopic,
+    hidden: Collection[str],
+    failed: dict[str, ErrorCode],
+    includes_operations: bool,
 ) -> MetadataResponseTopic:
     if asked.topic_id != ZERO_UUID:
         found = view.image.topics_by_id.get(asked.topic_id)
@@ -160,19 +198,29 @@ def _answer(
             return MetadataResponseTopic(
                 error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
             )
-        return view.topic(found, operations)
+        if found.name in hidden:
+            # The client has the id already; it does not learn the name.
+            return MetadataResponseTopic(
+                error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=asked.topic_id
+            )
+        return view.topic(found, includes_operations)
     name = asked.name or ""
+    if name in hidden:
+        return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
     topic = view.image.topics.get(name)
     if topic is None:
         # Did not fail either: created and deleted again while this request waited.
         code = failed.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        is_known = code != ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return MetadataResponseTopic(
             error_code=code,
             name=name,
             is_internal=is_internal(name),
-            topic_authorized_operations=operations,
+            topic_authorized_operations=view.operations(name)
+            if includes_operations and is_known
+            else NOT_ASKED,
         )
-    return view.topic(topic, operations)
+    return view.topic(topic, includes_operations)
 
 
 def controller_for_clients(reachable: Collection[int], node_id: int) -> int:
@@ -183,12 +231,14 @@ def controller_for_clients(reachable: Collection[int], node_id: int) -> int:
 
 
 class _View:
-    """The metadata as a client of one listener sees it."""
+    """The metadata as the client of a request sees it."""
 
-    def __init__(self, image: MetadataImage, listener_name: str, version: int) -> None:
+    def __init__(self, image: MetadataImage, context: RequestContext, authorization: Authorization) -> None:
         self.image = image
-        self._listener_name = listener_name
-        self._version = version
+        self._context = context
+        self._authorization = authorization
+        self._listener_name = listener_name = context.session.listener_name
+        self._version = context.api_version
         self._alive = {broker.broker_id for broker in image.brokers.values() if not broker.fenced}
         self.reachable = {
             broker_id
@@ -209,14 +259,24 @@ class _View:
             )
         return found
 
-    def topic(self, topic: TopicImage, operations: int) -> MetadataResponseTopic:
+    def shows(self, name: str) -> bool:
+        """Whether the client may know of a topic that it did not name."""
+        return not self._authorization.enforced or self._authorization.allows_unnamed(
+            self._context, AclOperation.DESCRIBE, ResourceType.TOPIC, name
+        )
+
+    def operations(self, name: str) -> int:
+        """The operations that the client may do on a topic."""
+        return self._authorization.operations(self._context, ResourceType.TOPIC, name)
+
+    def topic(self, topic: TopicImage, includes_operations: bool) -> MetadataResponseTopic:
         return MetadataResponseTopic(
             error_code=ErrorCode.NONE,
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=is_internal(topic.name),
             partitions=[self._partition(partition) for partition in topic.partitions.values()],
-            topic_authorized_operations=operations,
+            topic_authorized_operations=self.operations(topic.name) if includes_operations else NOT_ASKED,
         )
 
     def _partition(self, partition: PartitionImage) -> MetadataResponsePartition:
@@ -276,12 +336,17 @@ def describe_topic_partitions(
         return DescribeTopicPartitionsResponse(
             topics=[_undescribed(name, ErrorCode.INVALID_REQUEST, NOT_ASKED) for name in sorted(asked)]
         )
-    names = sorted(asked or image.topics)
+    view = _View(image, context, node.authorization)
+    hidden: Collection[str] = ()
+    if asked:
+        hidden = node.authorization.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, asked)
+        names = sorted(name for name in asked if name not in hidden)
+    else:
+        names = sorted(name for name in image.topics if view.shows(name))
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
     limit = node.config[broker_settings.MAX_REQUEST_PARTITION_SIZE_LIMIT]
     remaining = max(1, min(limit, request.response_partition_limit))
-    view = _View(image, context.session.listener_name, context.api_version)
     response = DescribeTopicPartitionsResponse(next_cursor=None)
     for name in names:
         if remaining == 0:
@@ -290,15 +355,20 @@ def describe_topic_partitions(
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         topic = image.topics.get(name)
         if topic is None:
-            response.topics.append(_undescribed(name, _unknown([name])[name], ALL_TOPIC_OPERATIONS))
+            response.topics.append(_undescribed(name, _unknown([name])[name], view.operations(name)))
             continue
         indexes = [index for index in sorted(topic.partitions) if index >= first]
         described = [_describe(topic.partitions[index], view) for index in indexes[:remaining]]
-        response.topics.append(_described(topic, described))
+        response.topics.append(_described(topic, described, view.operations(name)))
         if len(indexes) > remaining:
             response.next_cursor = Cursor(topic_name=name, partition_index=indexes[remaining])
             break
         remaining -= len(described)
+    response.topics += [
+        _undescribed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, NOT_ASKED)
+        for name in sorted(hidden)
+        if cursor is None or name >= cursor.topic_name
+    ]
     return response
 
 
@@ -316,7 +386,7 @@ def _undescribed(name: str, error: ErrorCode, operations: int) -> DescribeTopicP
 
 
 def _described(
-    topic: TopicImage, partitions: list[DescribeTopicPartitionsResponsePartition]
+    topic: TopicImage, partitions: list[DescribeTopicPartitionsResponsePartition], operations: int
 ) -> DescribeTopicPartitionsResponseTopic:
     from ottla.protocol.messages.describe_topic_partitions_response import (
         DescribeTopicPartitionsResponseTopic,
@@ -328,7 +398,7 @@ def _described(
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
         partitions=partitions,
-        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 

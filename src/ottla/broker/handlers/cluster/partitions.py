@@ -14,6 +14,7 @@ from ottla.broker.network.context import RequestContext
 from ottla.broker.system_randomness import SystemRandomness
 from ottla.core.decisions import reassignments
 from ottla.core.decisions.elections import elect_leaders as decide_elections
+from ottla.core.security.acls import AclOperation, ResourceType
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import NotController
 from ottla.protocol.messages.alter_partition_reassignments_request import AlterPartitionReassignmentsRequest
@@ -35,13 +36,22 @@ async def create_partitions(
     """Errors are told topic by topic."""
     from ottla.core.decisions.partitions import create_partitions as decide
 
-    return await node.controller.submit(lambda image: decide(image, request, SystemRandomness()))
+    def may_alter(name: str) -> bool:
+        return node.authorization.allows(context, AclOperation.ALTER, ResourceType.TOPIC, name)
+
+    mutations = node.client_quotas.mutations_of(context, strict_since=3)
+    answer = await node.controller.submit(
+        lambda image: decide(image, request, SystemRandomness(), mutations.charge, may_alter)
+    )
+    answer.throttle_time_ms = mutations.throttle_ms
+    return answer
 
 
 async def elect_leaders(
     node: Node, context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
     """Errors are told partition by partition."""
+    node.authorization.require_on_cluster(context, AclOperation.ALTER)
     work = node.controller_work
     return await node.controller.submit(lambda image: decide_elections(image, request, work.rules(image)))
 
@@ -50,6 +60,7 @@ async def alter_partition_reassignments(
     node: Node, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Errors are told partition by partition."""
+    node.authorization.require_on_cluster(context, AclOperation.ALTER)
     work = node.controller_work
     return await node.controller.submit(
         lambda image: reassignments.alter_partition_reassignments(image, request, work.rules(image))
@@ -60,6 +71,7 @@ def list_partition_reassignments(
     node: Node, context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """The partitions of the request that are being reassigned; others, and unknown ones, are left out."""
+    node.authorization.require_on_cluster(context, AclOperation.DESCRIBE)
     if not node.controller.active:
         raise NotController()
     return reassignments.list_partition_reassignments(node.image, request)

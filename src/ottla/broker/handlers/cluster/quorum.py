@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.handlers.cluster.forwarding import forward
 from ottla.broker.network.context import RequestContext
+from ottla.core.security.acls import AclOperation
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.schema import Message
 
@@ -19,8 +20,18 @@ if TYPE_CHECKING:
     from ottla.broker.handlers.node import Node
 
 
+#: What a client needs on the cluster for them; the others are of nodes among themselves.
+_OF_ADMINISTRATORS = {
+    ApiKey.DESCRIBE_QUORUM: AclOperation.DESCRIBE,
+    ApiKey.ADD_RAFT_VOTER: AclOperation.ALTER,
+    ApiKey.REMOVE_RAFT_VOTER: AclOperation.ALTER,
+}
+
+
 async def answer(node: Node, context: RequestContext, request: Message) -> Message:
     """This node's own answer."""
+    operation = _OF_ADMINISTRATORS.get(ApiKey(context.api_key), AclOperation.CLUSTER_ACTION)
+    node.authorization.require_on_cluster(context, operation)
     return await node.quorum.handle(context.api_version, request)
 
 

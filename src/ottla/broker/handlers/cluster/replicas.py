@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.network.context import RequestContext
 from ottla.core.decisions import directories, in_sync
+from ottla.core.security.acls import AclOperation
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages.alter_partition_request import AlterPartitionRequest
 from ottla.protocol.messages.alter_partition_response import AlterPartitionResponse
@@ -24,6 +25,7 @@ async def alter_partition(
     node: Node, context: RequestContext, request: AlterPartitionRequest
 ) -> AlterPartitionResponse:
     """Take new in-sync sets from the leaders."""
+    node.authorization.require_on_cluster(context, AclOperation.CLUSTER_ACTION)
     work = node.controller_work
     return await node.controller.submit(
         lambda image: in_sync.alter_partition(image, request, work.rules(image))
@@ -34,6 +36,7 @@ async def assign_replicas_to_dirs(
     node: Node, context: RequestContext, request: AssignReplicasToDirsRequest
 ) -> AssignReplicasToDirsResponse:
     """Note the data directory of the broker that each replica lies in."""
+    node.authorization.require_on_cluster(context, AclOperation.CLUSTER_ACTION)
     work = node.controller_work
     return await node.controller.submit(
         lambda image: directories.assign_replicas_to_dirs(image, request, work.rules(image))

@@ -13,10 +13,11 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.coordinator_routing import answer_of
-from ottla.broker.handlers.coordinators.groups import ALL_GROUP_OPERATIONS, by_partition
+from ottla.broker.handlers.coordinators.groups import by_partition, may_read_group
 from ottla.broker.network.context import RequestContext
 from ottla.core.groups.responses import coordinator_error
 from ottla.core.image.features import GROUP_VERSION
+from ottla.core.security.acls import AclOperation, ResourceType
 from ottla.core.settings import broker_settings
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
@@ -26,6 +27,7 @@ from ottla.protocol.messages.consumer_group_describe_response import (
     DescribedGroup,
 )
 from ottla.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
@@ -37,6 +39,11 @@ def consumer_group_heartbeat(
 ) -> Message | Awaitable[Message]:
     if not _is_enabled(node):
         return coordinator_error(request, ErrorCode.UNSUPPORTED_VERSION)
+    if not may_read_group(node, context, request.group_id):
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    names = request.subscribed_topic_names or ()
+    if node.authorization.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names):
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return node.groups.request(request.group_id, request, context)
 
 
@@ -45,10 +52,17 @@ async def consumer_group_describe(
 ) -> Message:
     if not _is_enabled(node):
         return coordinator_error(request, ErrorCode.UNSUPPORTED_VERSION)
-    described: list[DescribedGroup] = []
-    if "" in request.group_ids:
+    authorization = node.authorization
+    refused = authorization.refused(context, AclOperation.DESCRIBE, ResourceType.GROUP, request.group_ids)
+    described = [
+        DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        for group_id in request.group_ids
+        if group_id in refused
+    ]
+    allowed = [group_id for group_id in request.group_ids if group_id not in refused]
+    if "" in allowed:
         described.append(DescribedGroup(group_id="", error_code=ErrorCode.INVALID_GROUP_ID))
-    for partition, group_ids in by_partition(node, filter(None, request.group_ids)):
+    for partition, group_ids in by_partition(node, filter(None, allowed)):
         part = ConsumerGroupDescribeRequest(group_ids=group_ids)
         answer = await answer_of(node.groups.request_of_partition(partition, part, context))
         assert isinstance(answer, ConsumerGroupDescribeResponse)
@@ -56,8 +70,29 @@ async def consumer_group_describe(
     if request.include_authorized_operations:
         for group in described:
             if not group.error_code:
-                group.authorized_operations = ALL_GROUP_OPERATIONS
+                group.authorized_operations = authorization.operations(
+                    context, ResourceType.GROUP, group.group_id
+                )
+    if authorization.enforced:
+        described = [_without_hidden_topics(node, context, group) for group in described]
     return ConsumerGroupDescribeResponse(groups=described)
+
+
+def _without_hidden_topics(node: Node, context: RequestContext, group: DescribedGroup) -> DescribedGroup:
+    """The group, or an error in its place if it has topics that the client may not describe."""
+    topics = (
+        partitions.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for partitions in assignment.topic_partitions
+    )
+    if not node.authorization.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, topics):
+        return group
+    return DescribedGroup(
+        group_id=group.group_id,
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        error_message="the group has topics that the client may not describe",
+    )
 
 
 def _is_enabled(node: Node) -> bool:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.controller.topic_creation import create_internal_topic
 from ottla.broker.network.context import RequestContext
 from ottla.broker.network.turns import in_turns
+from ottla.core.security.acls import AclOperation, ResourceType
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator_request import FindCoordinatorRequest
@@ -46,6 +47,8 @@ class KeyType(enum.IntEnum):
 async def find_coordinator(
     node: Node, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
+    if request.key_type == KeyType.SHARE and context.api_version >= FIRST_VERSION_WITH_SHARE_KEYS:
+        node.authorization.require_on_cluster(context, AclOperation.CLUSTER_ACTION)
     if context.api_version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
         found = [
             await _find(node, context, request.key_type, key)
@@ -65,6 +68,12 @@ async def find_coordinator(
 
 async def _find(node: Node, context: RequestContext, key_type: int, key: str) -> Coordinator:
     match key_type:
+        case KeyType.GROUP if not _may_describe(node, context, ResourceType.GROUP, key):
+            code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            return _not_found(key, code, code.message)
+        case KeyType.TRANSACTION if not _may_describe(node, context, ResourceType.TRANSACTIONAL_ID, key):
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return _not_found(key, code, code.message)
         case KeyType.GROUP:
             return await _find_leader(node, context, key, node.groups.shards)
         case KeyType.TRANSACTION:
@@ -77,6 +86,10 @@ async def _find(node: Node, context: RequestContext, key_type: int, key: str) ->
             return await _find_leader(node, context, key, node.share_coordinator.shards)
         case _:
             return _not_found(key, ErrorCode.INVALID_REQUEST, f"There is no key type {key_type}.")
+
+
+def _may_describe(node: Node, context: RequestContext, resource_type: ResourceType, key: str) -> bool:
+    return node.authorization.allows(context, AclOperation.DESCRIBE, resource_type, key)
 
 
 async def _find_leader(

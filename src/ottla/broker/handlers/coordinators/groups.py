@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.coordinator_routing import answer_of
 from ottla.broker.network.context import RequestContext
+from ottla.core.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_groups_request import DeleteGroupsRequest
@@ -34,21 +35,26 @@ from ottla.protocol.messages.leave_group_response import LeaveGroupResponse
 from ottla.protocol.messages.list_groups_request import ListGroupsRequest
 from ottla.protocol.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from ottla.protocol.messages.sync_group_request import SyncGroupRequest
+from ottla.protocol.messages.sync_group_response import SyncGroupResponse
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
     from ottla.broker.handlers.node import Node
 
+NO_GENERATION = -1
 FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL = 7
+FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
 FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
-READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 6, 8, 10, 11
-ALL_GROUP_OPERATIONS = sum(
-    1 << operation for operation in (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
-)
-"""The operations that every client may do on a group while there are no ACLs, as a bit field."""
 
 
 async def join_group(node: Node, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
+    if not may_read_group(node, context, request.group_id):
+        names_none = context.api_version >= FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL
+        return JoinGroupResponse(
+            error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED,
+            generation_id=NO_GENERATION,
+            protocol_name=None if names_none else "",
+        )
     if context.api_version == 0:
         request.rebalance_timeout_ms = request.session_timeout_ms
     answer = await answer_of(node.groups.request(request.group_id, request, context))
@@ -61,10 +67,17 @@ async def join_group(node: Node, context: RequestContext, request: JoinGroupRequ
 def sync_group(
     node: Node, context: RequestContext, request: SyncGroupRequest
 ) -> Message | Awaitable[Message]:
+    names_protocol = request.protocol_type is not None and request.protocol_name is not None
+    if context.api_version >= FIRST_SYNC_VERSION_WITH_PROTOCOL and not names_protocol:
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not may_read_group(node, context, request.group_id):
+        return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return node.groups.request(request.group_id, request, context)
 
 
 async def heartbeat(node: Node, context: RequestContext, request: HeartbeatRequest) -> Message:
+    if not may_read_group(node, context, request.group_id):
+        return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     answer = await answer_of(node.groups.request(request.group_id, request, context))
     if isinstance(answer, HeartbeatResponse) and answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         answer.error_code = ErrorCode.NONE
@@ -72,6 +85,8 @@ async def heartbeat(node: Node, context: RequestContext, request: HeartbeatReque
 
 
 async def leave_group(node: Node, context: RequestContext, request: LeaveGroupRequest) -> Message:
+    if not may_read_group(node, context, request.group_id):
+        return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     has_members = context.api_version >= FIRST_LEAVE_VERSION_WITH_MEMBERS
     if not has_members:
         request.members = [MemberIdentity(member_id=request.member_id)]
@@ -87,8 +102,13 @@ async def leave_group(node: Node, context: RequestContext, request: LeaveGroupRe
 async def describe_groups(
     node: Node, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    described: dict[str, DescribedGroup] = {}
-    for partition, group_ids in by_partition(node, request.groups):
+    refused = node.authorization.refused(context, AclOperation.DESCRIBE, ResourceType.GROUP, request.groups)
+    described = {
+        group_id: DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        for group_id in request.groups
+        if group_id in refused
+    }
+    for partition, group_ids in by_partition(node, (each for each in request.groups if each not in refused)):
         part = DescribeGroupsRequest(groups=group_ids)
         answer = await answer_of(node.groups.request_of_partition(partition, part, context))
         assert isinstance(answer, DescribeGroupsResponse)
@@ -96,12 +116,16 @@ async def describe_groups(
     if request.include_authorized_operations:
         for group in described.values():
             if not group.error_code:
-                group.authorized_operations = ALL_GROUP_OPERATIONS
+                group.authorized_operations = node.authorization.operations(
+                    context, ResourceType.GROUP, group.group_id
+                )
     return DescribeGroupsResponse(groups=list(described.values()))
 
 
 async def list_groups(node: Node, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
-    """The groups that this broker coordinates: a client asks every broker."""
+    """The groups that this broker coordinates and the client may know of: a client asks every broker."""
+    may = node.authorization.allows_unnamed
+    sees_all = may(context, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     listed: list[ListedGroup] = []
     for partition in node.groups.partitions():
         answer = await answer_of(node.groups.request_of_partition(partition, request, context))
@@ -110,20 +134,36 @@ async def list_groups(node: Node, context: RequestContext, request: ListGroupsRe
             continue  # Lost while the other partitions answered.
         if answer.error_code:
             return ListGroupsResponse(error_code=answer.error_code)
-        listed += answer.groups
+        listed += [
+            group
+            for group in answer.groups
+            if sees_all or may(context, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
+        ]
     return ListGroupsResponse(groups=listed)
 
 
 async def delete_groups(
     node: Node, context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:
+    names = request.groups_names
+    refused = node.authorization.refused(context, AclOperation.DELETE, ResourceType.GROUP, names)
     results: list[DeletableGroupResult] = []
-    for partition, group_ids in by_partition(node, request.groups_names):
+    for partition, group_ids in by_partition(node, (name for name in names if name not in refused)):
         part = DeleteGroupsRequest(groups_names=group_ids)
         answer = await answer_of(node.groups.request_of_partition(partition, part, context))
         assert isinstance(answer, DeleteGroupsResponse)
         results += answer.results
+    results += [
+        DeletableGroupResult(group_id=name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        for name in dict.fromkeys(names)
+        if name in refused
+    ]
     return DeleteGroupsResponse(results=results)
+
+
+def may_read_group(node: Node, context: RequestContext, group_id: str) -> bool:
+    """Whether the client may be a member of the group, and commit its offsets."""
+    return node.authorization.allows(context, AclOperation.READ, ResourceType.GROUP, group_id)
 
 
 def by_partition(node: Node, group_ids: Iterable[str]) -> list[tuple[int, list[str]]]:

@@ -15,13 +15,15 @@ made again is then not taken for the new topic's.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ottla.broker.coordinators.coordinator_routing import answer_of
+from ottla.broker.handlers.coordinators.groups import may_read_group
 from ottla.broker.network.context import RequestContext
 from ottla.broker.network.turns import in_turns
+from ottla.core.security.acls import AclOperation, ResourceType
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
@@ -75,11 +77,16 @@ NO_OFFSET = -1
 async def offset_commit(
     node: Node, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse:
+    if not may_read_group(node, context, request.group_id):
+        from ottla.core.groups.responses import offset_commit_error
+
+        return offset_commit_error(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     refused: list[OffsetCommitResponseTopic] = []
     accepted: list[OffsetCommitRequestTopic] = []
     by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    unreadable = _unreadable(node, context, request, by_id)
     for topic in request.topics:
-        known, error = _resolve(node, topic, by_id)
+        known, error = _resolve(node, topic, by_id, unreadable)
         unknown = [
             OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
             for each in topic.partitions
@@ -106,14 +113,36 @@ async def offset_commit(
     return answer
 
 
+def _unreadable(
+    node: Node, context: RequestContext, request: OffsetCommitRequest | TxnOffsetCommitRequest, by_id: bool
+) -> Collection[str]:
+    """The topics of the request for which the client may not commit offsets."""
+    if not node.authorization.enforced:
+        return ()
+    known = node.image.topics_by_id
+    names = (
+        [known[topic.topic_id].name for topic in request.topics if topic.topic_id in known]
+        if by_id
+        else [topic.name for topic in request.topics]
+    )
+    return node.authorization.refused(context, AclOperation.READ, ResourceType.TOPIC, names)
+
+
 def _resolve(
-    node: Node, topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic, by_id: bool
+    node: Node,
+    topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic,
+    by_id: bool,
+    unreadable: Collection[str],
 ) -> tuple[Container[int], ErrorCode]:
     """Fill in the topic's name and id. Returns its partitions, and the error for any other partition."""
     if by_id:
         image = node.image.topics_by_id.get(topic.topic_id)
         if image is None:
             return (), ErrorCode.UNKNOWN_TOPIC_ID
+        if image.name in unreadable:
+            return (), ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif topic.name in unreadable:
+        return (), ErrorCode.TOPIC_AUTHORIZATION_FAILED
     else:
         image = node.image.topics.get(topic.name)
         if image is None:
@@ -128,11 +157,17 @@ def _resolve(
 async def txn_offset_commit(
     node: Node, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
+    error = _txn_commit_refusal(node, context, request)
+    if error is not None:
+        from ottla.core.groups.responses import txn_offset_commit_error
+
+        return txn_offset_commit_error(request, error)
     by_id = context.api_version >= FIRST_TXN_COMMIT_VERSION_WITH_TOPIC_IDS
+    unreadable = _unreadable(node, context, request, by_id)
     answered: dict[UUID | str, TxnOffsetCommitResponseTopic] = {}
     accepted: list[TxnOffsetCommitRequestTopic] = []
     for topic in request.topics:
-        known, error = _resolve(node, topic, by_id)
+        known, error = _resolve(node, topic, by_id, unreadable)
         unknown = [
             TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
             for each in topic.partitions
@@ -156,6 +191,17 @@ async def txn_offset_commit(
                 if partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                     partition.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return TxnOffsetCommitResponse(topics=list(answered.values()))
+
+
+def _txn_commit_refusal(
+    node: Node, context: RequestContext, request: TxnOffsetCommitRequest
+) -> ErrorCode | None:
+    transactional_id = request.transactional_id
+    if not node.authorization.allows(
+        context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+    ):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return None if may_read_group(node, context, request.group_id) else ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 async def _commit_in_transaction(
@@ -226,6 +272,11 @@ async def _fetch_group(
     node: Node, context: RequestContext, wanted: OffsetFetchRequestGroup, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    authorization = node.authorization
+    if not authorization.allows(context, AclOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
+        return OffsetFetchResponseGroup(
+            group_id=wanted.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
+        )
     unknown: list[OffsetFetchResponseTopics] = []
     if wanted.topics is not None:
         if by_id:
@@ -238,12 +289,27 @@ async def _fetch_group(
             wanted.topics = [topic for topic in wanted.topics if topic.topic_id in known]
         for topic in wanted.topics:
             _fill_in(node, topic, by_id)
+        names = (topic.name for topic in wanted.topics)
+        hidden = authorization.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+        if hidden:
+            unknown += [
+                _topic_with_error(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                for topic in wanted.topics
+                if topic.name in hidden
+            ]
+            wanted.topics = [topic for topic in wanted.topics if topic.name not in hidden]
     request = OffsetFetchRequest(groups=[wanted], require_stable=require_stable)
     answer = await answer_of(node.groups.request(wanted.group_id, request, context))
     assert isinstance(answer, OffsetFetchResponse)
     group = answer.groups[0]
     if group.error_code:
         return group
+    if wanted.topics is None and authorization.enforced:
+        group.topics = [
+            topic
+            for topic in group.topics
+            if authorization.allows_unnamed(context, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        ]
     if by_id and wanted.topics is None:
         # Offsets of topics that are just being deleted have no id to be named by any more.
         topics = node.image.topics
@@ -285,14 +351,22 @@ def _topic_with_error(topic: OffsetFetchRequestTopics, error: int) -> OffsetFetc
 async def offset_delete(
     node: Node, context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse:
+    authorization = node.authorization
+    if not authorization.allows(context, AclOperation.DELETE, ResourceType.GROUP, request.group_id):
+        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    names = (topic.name for topic in request.topics)
+    unreadable = authorization.refused(context, AclOperation.READ, ResourceType.TOPIC, names)
     refused: dict[str, list[OffsetDeleteResponsePartition]] = {}
     for topic in request.topics:
-        image = node.image.topics.get(topic.name)
+        image = None if topic.name in unreadable else node.image.topics.get(topic.name)
         known = {} if image is None else image.partitions
+        error = (
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if topic.name in unreadable
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
         refused[topic.name] = [
-            OffsetDeleteResponsePartition(
-                partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
+            OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=error)
             for each in topic.partitions
             if each.partition_index not in known
         ]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.network.context import RequestContext
 from ottla.core.coordination.api import Client
 from ottla.core.decisions.producer_ids import allocate_producer_ids as decide_block
+from ottla.core.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
@@ -35,6 +36,9 @@ async def init_producer_id(
     node: Node, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     """Hand out the next id, or the transactional id's next epoch."""
+    refused = _refusal(node, context, request)
+    if refused is not None:
+        return _refused(refused)
     half_known = (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH)
     if half_known:
         return _refused(ErrorCode.INVALID_REQUEST)
@@ -42,6 +46,24 @@ async def init_producer_id(
         producer_id = await node.producer_ids.next_id()
         return InitProducerIdResponse(error_code=0, producer_id=producer_id, producer_epoch=0)
     return await _initialise(node, context, request)
+
+
+def _refusal(node: Node, context: RequestContext, request: InitProducerIdRequest) -> ErrorCode | None:
+    """The error for a client that may not write so; an idempotent producer has to be allowed some topic."""
+    may, transactional_id = node.authorization, request.transactional_id
+    if transactional_id is None:
+        if may.allows_unnamed(
+            context, AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME
+        ) or may.allows_on_any(context, AclOperation.WRITE, ResourceType.TOPIC):
+            return None
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    operations = [AclOperation.WRITE, *([AclOperation.TWO_PHASE_COMMIT] if request.enable2_pc else ())]
+    if all(
+        may.allows(context, operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        for operation in operations
+    ):
+        return None
+    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 async def _initialise(
@@ -75,6 +97,7 @@ async def allocate_producer_ids(
     node: Node, context: RequestContext, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
     """Give a block that no other broker gets."""
+    node.authorization.require_on_cluster(context, AclOperation.CLUSTER_ACTION)
     block = await node.controller.submit(
         lambda image: decide_block(image, request.broker_id, request.broker_epoch)
     )

@@ -12,18 +12,28 @@ OffsetFetch. Without share.version in the cluster's features every answer is UNS
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.coordinator_routing import answer_of
-from ottla.broker.handlers.coordinators.groups import ALL_GROUP_OPERATIONS
+from ottla.broker.handlers.coordinators.groups import may_read_group
 from ottla.broker.network.context import RequestContext
 from ottla.core.groups.share.responses import share_group_error
 from ottla.core.image.features import SHARE_VERSION
+from ottla.core.security.acls import AclOperation, ResourceType
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
+from ottla.protocol.messages.alter_share_group_offsets_response import (
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
 from ottla.protocol.messages.delete_share_group_offsets_request import DeleteShareGroupOffsetsRequest
+from ottla.protocol.messages.delete_share_group_offsets_response import (
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
 from ottla.protocol.messages.describe_share_group_offsets_request import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -61,8 +71,13 @@ def share_group_heartbeat(
 ) -> Message | Awaitable[Message]:
     if not _is_enabled(node):
         return share_group_error(request, ErrorCode.UNSUPPORTED_VERSION)
+    if not may_read_group(node, context, request.group_id):
+        return share_group_error(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not 0 < len(request.member_id) <= LONGEST_MEMBER_ID:
         return share_group_error(request, ErrorCode.INVALID_REQUEST)
+    names = request.subscribed_topic_names or ()
+    if node.authorization.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names):
+        return share_group_error(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return node.groups.request(request.group_id, request, context)
 
 
@@ -71,13 +86,20 @@ async def share_group_describe(
 ) -> Message:
     if not _is_enabled(node):
         return share_group_error(request, ErrorCode.UNSUPPORTED_VERSION)
+    authorization = node.authorization
+    refused = authorization.refused(context, AclOperation.DESCRIBE, ResourceType.GROUP, request.group_ids)
     described = [
-        DescribedGroup(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
+        DescribedGroup(
+            group_id=group_id,
+            error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
+            if group_id in refused
+            else ErrorCode.INVALID_GROUP_ID,
+        )
         for group_id in request.group_ids
-        if not group_id
+        if not group_id or group_id in refused
     ]
     for group_id in dict.fromkeys(request.group_ids):
-        if group_id:
+        if group_id and group_id not in refused:
             part = ShareGroupDescribeRequest(group_ids=[group_id])
             answer = await answer_of(node.groups.request(group_id, part, context))
             assert isinstance(answer, ShareGroupDescribeResponse)
@@ -85,8 +107,24 @@ async def share_group_describe(
     if request.include_authorized_operations:
         for group in described:
             if not group.error_code:
-                group.authorized_operations = ALL_GROUP_OPERATIONS
+                group.authorized_operations = authorization.operations(
+                    context, ResourceType.GROUP, group.group_id
+                )
+    if authorization.enforced:
+        described = [_without_hidden_topics(node, context, group) for group in described]
     return ShareGroupDescribeResponse(groups=described)
+
+
+def _without_hidden_topics(node: Node, context: RequestContext, group: DescribedGroup) -> DescribedGroup:
+    """The group, or an error in its place if it has topics that the client may not describe."""
+    topics = (each.topic_name for member in group.members for each in member.assignment.topic_partitions)
+    if not node.authorization.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, topics):
+        return group
+    return DescribedGroup(
+        group_id=group.group_id,
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        error_message="the group has topics that the client may not describe",
+    )
 
 
 async def describe_share_group_offsets(
@@ -101,19 +139,53 @@ async def describe_share_group_offsets(
 async def _offsets_of(
     node: Node, context: RequestContext, wanted: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
+    authorization = node.authorization
+    if not authorization.allows(context, AclOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
+        return DescribeShareGroupOffsetsResponseGroup(
+            group_id=wanted.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
+        )
+    hidden: list[DescribeShareGroupOffsetsResponseTopic] = []
     if wanted.topics is not None:
-        topics = [_without_positions(node, topic) for topic in wanted.topics]
+        refused = authorization.refused(
+            context,
+            AclOperation.DESCRIBE,
+            ResourceType.TOPIC,
+            (topic.topic_name for topic in wanted.topics),
+        )
+        hidden = [_hidden(topic) for topic in wanted.topics if topic.topic_name in refused]
+        topics = [
+            _without_positions(node, topic) for topic in wanted.topics if topic.topic_name not in refused
+        ]
     else:
         request = DescribeShareGroupOffsetsRequest(groups=[wanted])
         answer = await answer_of(node.groups.request(wanted.group_id, request, context))
         assert isinstance(answer, DescribeShareGroupOffsetsResponse)
         if answer.groups[0].error_code:
             return answer.groups[0]
-        topics = answer.groups[0].topics
+        topics = [
+            topic
+            for topic in answer.groups[0].topics
+            if authorization.allows_unnamed(
+                context, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.topic_name
+            )
+        ]
     await _add_positions(node, wanted.group_id, topics)
     # Topics that do not exist come last, as in Kafka.
     topics.sort(key=lambda topic: topic.topic_id.int == 0)
-    return DescribeShareGroupOffsetsResponseGroup(group_id=wanted.group_id, topics=topics)
+    return DescribeShareGroupOffsetsResponseGroup(group_id=wanted.group_id, topics=topics + hidden)
+
+
+def _hidden(wanted: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareGroupOffsetsResponseTopic:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=wanted.topic_name,
+        partitions=[
+            DescribeShareGroupOffsetsResponsePartition(
+                partition_index=index, error_code=code, error_message=code.message
+            )
+            for index in wanted.partitions
+        ],
+    )
 
 
 def _without_positions(
@@ -176,20 +248,60 @@ def _add_position(
     partition.start_offset, partition.leader_epoch = position.start_offset, position.leader_epoch
 
 
-def alter_share_group_offsets(
+async def alter_share_group_offsets(
     node: Node, context: RequestContext, request: AlterShareGroupOffsetsRequest
-) -> Message | Awaitable[Message]:
+) -> Message:
     if not _is_enabled(node):
         return share_group_error(request, ErrorCode.UNSUPPORTED_VERSION)
-    return node.groups.request(request.group_id, request, context)
+    if not may_read_group(node, context, request.group_id):
+        return share_group_error(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    refused = _unreadable(node, context, [topic.topic_name for topic in request.topics])
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    unauthorized = [
+        AlterShareGroupOffsetsResponseTopic(
+            topic_name=topic.topic_name,
+            partitions=[
+                AlterShareGroupOffsetsResponsePartition(
+                    partition_index=each.partition_index, error_code=code, error_message=code.message
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+        if topic.topic_name in refused
+    ]
+    request.topics = [topic for topic in request.topics if topic.topic_name not in refused]
+    answer = await answer_of(node.groups.request(request.group_id, request, context))
+    if isinstance(answer, AlterShareGroupOffsetsResponse) and not answer.error_code:
+        answer.responses += unauthorized
+    return answer
 
 
-def delete_share_group_offsets(
+async def delete_share_group_offsets(
     node: Node, context: RequestContext, request: DeleteShareGroupOffsetsRequest
-) -> Message | Awaitable[Message]:
+) -> Message:
     if not _is_enabled(node):
         return share_group_error(request, ErrorCode.UNSUPPORTED_VERSION)
-    return node.groups.request(request.group_id, request, context)
+    if not node.authorization.allows(context, AclOperation.DELETE, ResourceType.GROUP, request.group_id):
+        return share_group_error(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    refused = _unreadable(node, context, [topic.topic_name for topic in request.topics])
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    unauthorized = [
+        DeleteShareGroupOffsetsResponseTopic(
+            topic_name=topic.topic_name, error_code=code, error_message=code.message
+        )
+        for topic in request.topics
+        if topic.topic_name in refused
+    ]
+    request.topics = [topic for topic in request.topics if topic.topic_name not in refused]
+    answer = await answer_of(node.groups.request(request.group_id, request, context))
+    if isinstance(answer, DeleteShareGroupOffsetsResponse) and not answer.error_code:
+        answer.responses[:0] = unauthorized
+    return answer
+
+
+def _unreadable(node: Node, context: RequestContext, names: Sequence[str]) -> Collection[str]:
+    return node.authorization.refused(context, AclOperation.READ, ResourceType.TOPIC, names)
 
 
 def _is_enabled(node: Node) -> bool:

@@ -15,8 +15,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.network.context import RequestContext
-from ottla.core.share.responses import StateRequest, merge
+from ottla.core.security.acls import CLUSTER_NAME, AclOperation, ResourceType
+from ottla.core.share.responses import StateRequest, merge, refusal
 from ottla.protocol.apis import ApiKey
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.initialize_share_group_state_request import InitializeShareGroupStateRequest
 from ottla.protocol.schema import Message
 
@@ -24,8 +26,12 @@ if TYPE_CHECKING:
     from ottla.broker.handlers.node import Node
 
 
-async def share_state(node: Node, _: RequestContext, request: StateRequest) -> Message:
+async def share_state(node: Node, context: RequestContext, request: StateRequest) -> Message:
     """Answer a request of one of the five APIs."""
+    if not node.authorization.allows(
+        context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+    ):
+        return refusal(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if not request.group_id or not _names_partitions(request):
         return merge(request, ())
     return await node.share_coordinator.request(request)

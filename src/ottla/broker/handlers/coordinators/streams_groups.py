@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.coordinator_routing import answer_of
-from ottla.broker.handlers.coordinators.groups import ALL_GROUP_OPERATIONS, by_partition
+from ottla.broker.handlers.coordinators.groups import by_partition, may_read_group
 from ottla.broker.network.context import RequestContext
 from ottla.core.decisions.topic_names import is_internal, topic_name_problem
 from ottla.core.image.features import STREAMS_VERSION
+from ottla.core.security.acls import AclOperation, ResourceType
 from ottla.core.settings import broker_settings
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
@@ -24,6 +25,7 @@ from ottla.protocol.messages.streams_group_describe_response import (
     DescribedGroup,
     StreamsGroupDescribeResponse,
 )
+from ottla.protocol.messages.streams_group_describe_response import Topology as DescribedTopology
 from ottla.protocol.messages.streams_group_heartbeat_request import (
     StreamsGroupHeartbeatRequest,
     Topology,
@@ -50,11 +52,17 @@ def heartbeat(
         return StreamsGroupHeartbeatResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=ErrorCode.UNSUPPORTED_VERSION.message
         )
-    problem = None if request.topology is None else _topic_problem(request.topology)
-    if problem is not None:
-        return StreamsGroupHeartbeatResponse(
-            error_code=ErrorCode.STREAMS_INVALID_TOPOLOGY, error_message=problem
-        )
+    if not may_read_group(node, context, request.group_id):
+        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if request.topology is not None:
+        problem = _topic_problem(request.topology)
+        if problem is not None:
+            return StreamsGroupHeartbeatResponse(
+                error_code=ErrorCode.STREAMS_INVALID_TOPOLOGY, error_message=problem
+            )
+        names = _topic_names(request.topology)
+        if node.authorization.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names):
+            return StreamsGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return node.groups.request(request.group_id, request, context)
 
 
@@ -69,8 +77,17 @@ async def describe(
                 for group_id in group_ids
             ]
         )
-    described = [_error("", ErrorCode.INVALID_GROUP_ID)] if "" in group_ids else []
-    for partition, ids in by_partition(node, filter(None, group_ids)):
+    authorization = node.authorization
+    refused = authorization.refused(context, AclOperation.DESCRIBE, ResourceType.GROUP, group_ids)
+    described = [
+        _error(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        for group_id in group_ids
+        if group_id in refused
+    ]
+    allowed = [group_id for group_id in group_ids if group_id not in refused]
+    if "" in allowed:
+        described.append(_error("", ErrorCode.INVALID_GROUP_ID))
+    for partition, ids in by_partition(node, filter(None, allowed)):
         part = StreamsGroupDescribeRequest(
             group_ids=ids, include_topology_description=request.include_topology_description
         )
@@ -80,8 +97,26 @@ async def describe(
     if request.include_authorized_operations:
         for group in described:
             if not group.error_code:
-                group.authorized_operations = ALL_GROUP_OPERATIONS
+                group.authorized_operations = authorization.operations(
+                    context, ResourceType.GROUP, group.group_id
+                )
+    if authorization.enforced:
+        described = [_without_hidden_topics(node, context, group) for group in described]
     return StreamsGroupDescribeResponse(groups=described)
+
+
+def _without_hidden_topics(node: Node, context: RequestContext, group: DescribedGroup) -> DescribedGroup:
+    """The group, or an error in its place if its topology has topics that the client may not describe."""
+    topology = group.topology
+    if topology is None or not node.authorization.refused(
+        context, AclOperation.DESCRIBE, ResourceType.TOPIC, _topic_names(topology)
+    ):
+        return group
+    return _error(
+        group.group_id,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        "the group uses topics that the client may not describe",
+    )
 
 
 def update_topology_description(
@@ -92,6 +127,8 @@ def update_topology_description(
         return StreamsGroupTopologyDescriptionUpdateResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=ErrorCode.UNSUPPORTED_VERSION.message
         )
+    if not may_read_group(node, context, request.group_id):
+        return StreamsGroupTopologyDescriptionUpdateResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return node.groups.request(request.group_id, request, context)
 
 
@@ -113,8 +150,8 @@ def _topic_problem(topology: Topology) -> str | None:
     return None
 
 
-def _topic_names(topology: Topology) -> Iterator[str]:
-    for subtopology in topology.subtopologies:
+def _topic_names(topology: Topology | DescribedTopology) -> Iterator[str]:
+    for subtopology in topology.subtopologies or ():
         yield from subtopology.source_topics
         yield from subtopology.repartition_sink_topics
         for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics):

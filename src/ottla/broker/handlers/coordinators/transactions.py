@@ -14,13 +14,16 @@ All or none of a transaction's partitions are added: one that does not exist ref
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.coordinator_routing import answer_of
+from ottla.broker.handlers.coordinators.groups import may_read_group
 from ottla.broker.network.context import RequestContext
 from ottla.broker.network.turns import in_turns
 from ottla.core.coordination.api import Client
 from ottla.core.decisions.topic_names import GROUP_TOPIC, is_internal
+from ottla.core.security.acls import AclOperation, ResourceType
 from ottla.core.transactions.listing import filters_of
 from ottla.core.transactions.responses import partitions_of, partitions_result
 from ottla.protocol.apis import ApiKey
@@ -63,6 +66,7 @@ async def add_partitions_to_txn(
     node: Node, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     if context.api_version >= FIRST_VERSION_WITH_SEVERAL_TRANSACTIONS:
+        node.authorization.require_on_cluster(context, AclOperation.CLUSTER_ACTION)
         results: list[AddPartitionsToTxnResult] = []
         for first in range(0, len(request.transactions), TRANSACTIONS_AT_A_TIME):
             together = request.transactions[first : first + TRANSACTIONS_AT_A_TIME]
@@ -88,9 +92,17 @@ async def _add_partitions(
 ) -> AddPartitionsToTxnResult:
     topics = node.image.topics
     errors: dict[tuple[str, int], ErrorCode] = {}
+    from_client = context.api_version <= LAST_VERSION_FROM_CLIENTS
+    unwritable: Collection[str] = ()
+    if from_client and node.authorization.enforced:
+        if not _may_write_as(node, context, transaction.transactional_id):
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return partitions_result(transaction, {}, code)
+        names = [name for name, _ in partitions_of(transaction) if not is_internal(name)]
+        unwritable = node.authorization.refused(context, AclOperation.WRITE, ResourceType.TOPIC, names)
     for name, index in partitions_of(transaction):
         # A group's offsets join by AddOffsetsToTxn; clients may not write to its coordinator's topic itself.
-        if is_internal(name) and context.api_version <= LAST_VERSION_FROM_CLIENTS:
+        if from_client and (is_internal(name) or name in unwritable):
             errors[name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif name not in topics or index not in topics[name].partitions:
             errors[name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -114,6 +126,10 @@ async def add_offsets_to_txn(
     node: Node, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
     """Make the group's partition of `__consumer_offsets` part of the transaction."""
+    if not _may_write_as(node, context, request.transactional_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not may_read_group(node, context, request.group_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     partition = node.groups.partition_for(request.group_id)
@@ -137,6 +153,8 @@ async def add_offsets_to_txn(
 
 
 async def end_txn(node: Node, context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
+    if not _may_write_as(node, context, request.transactional_id):
+        return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     answer = await answer_of(node.transactions.ask(request.transactional_id, request, _client(context)))
@@ -149,7 +167,14 @@ async def describe_transactions(
     node: Node, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     states = []
-    async for transactional_id in in_turns(request.transactional_ids):
+    ids = request.transactional_ids
+    may = node.authorization
+    refused = may.refused(context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, ids)
+    async for transactional_id in in_turns(ids):
+        if transactional_id in refused:
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            states.append(DescribedTransaction(transactional_id=transactional_id, error_code=code))
+            continue
         if not transactional_id:
             states.append(DescribedTransaction(error_code=ErrorCode.INVALID_REQUEST))
             continue
@@ -157,6 +182,13 @@ async def describe_transactions(
         answer = await answer_of(node.transactions.ask(transactional_id, part, _client(context)))
         assert isinstance(answer, DescribeTransactionsResponse)
         states += answer.transaction_states
+    if may.enforced:
+        for state in states:
+            state.topics = [
+                each
+                for each in state.topics
+                if may.allows_unnamed(context, AclOperation.DESCRIBE, ResourceType.TOPIC, each.topic)
+            ]
     return DescribeTransactionsResponse(transaction_states=states)
 
 
@@ -175,8 +207,20 @@ async def list_transactions(
         assert isinstance(answer, ListTransactionsResponse)
         if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return answer
-        listed += answer.transaction_states  # a partition that was lost meanwhile has none
+        listed += [  # a partition that was lost meanwhile has none
+            state
+            for state in answer.transaction_states
+            if node.authorization.allows_unnamed(
+                context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, state.transactional_id
+            )
+        ]
     return ListTransactionsResponse(unknown_state_filters=unknown_states, transaction_states=listed)
+
+
+def _may_write_as(node: Node, context: RequestContext, transactional_id: str) -> bool:
+    return node.authorization.allows(
+        context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+    )
 
 
 def _client(context: RequestContext) -> Client:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.network.context import RequestContext
 from ottla.broker.replication.partition import Partition
 from ottla.core.decisions.topic_names import is_internal
+from ottla.core.security.acls import AclOperation, ResourceType
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import (
     ErrorCode,
@@ -47,11 +48,16 @@ async def delete_records(
     """Delete up to each partition's offset; answers with the new low watermark."""
     response = DeleteRecordsResponse(topics=[])
     deleted: list[tuple[DeleteRecordsPartitionResult, Partition, int]] = []
+    names = (topic.name for topic in request.topics)
+    refused = node.authorization.refused(context, AclOperation.DELETE, ResourceType.TOPIC, names)
     for topic, offsets in _wanted(request).items():
         results = []
         for index, wanted in offsets.items():
             result = _result(index, -1, ErrorCode.NONE)
             results.append(result)
+            if topic in refused:
+                result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                continue
             try:
                 partition, offset = _delete(node, topic, index, wanted)
                 deleted.append((result, partition, offset))

@@ -31,6 +31,7 @@ from ottla.broker.network.context import RequestContext
 from ottla.broker.network.replies import frame_reply_in_parts
 from ottla.broker.replication.partition import Partition
 from ottla.core.replica.fetch_sessions import (
+    NO_SESSION,
     FetchedPartition,
     FetchPlan,
     MixedTopicIds,
@@ -40,6 +41,7 @@ from ottla.core.replica.fetch_sessions import (
     move_served_to_end,
 )
 from ottla.core.replica.reading import EpochEnd, find_divergence
+from ottla.core.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.protocol import errors, single_partition_fetch
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -113,6 +115,8 @@ def handle(node: Node, context: RequestContext, body: memoryview) -> Reply | asy
             epoch = request.replica_state.replica_epoch if by_state else NO_EPOCH
             keys = ([each.key for each in named], forgotten)
             return _handle_follower(node, context, request, plan, (replica_id, epoch), keys)
+    if context.session.throttle_ms:  # for its request time: it gets nothing, as in Apache Kafka
+        return _throttled_reply(node, context, plan)
     fetch = _Fetch(node, context, request, plan)
     fetch.find()
     return fetch.wait() if fetch.may_wait() else fetch.reply()
@@ -149,7 +153,14 @@ def _handle_follower(
     replica: tuple[int, int],
     keys: tuple[list[PartitionKey], list[PartitionKey]],
 ) -> Reply | asyncio.Future[Reply]:
+    may = node.authorization
+    if not may.allows(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        refused = [(each, _failed(each.partition, code)) for each in plan.partitions]
+        return _make_reply(node, context, plan, refused, failed=True)
     from ottla.broker.replication.follower_fetch import Answers, FollowerFetch
+
+    node.client_quotas.exempt(context.session)
 
     def make_reply(answers: Answers, failed: bool) -> Reply:
         return _make_reply(node, context, plan, list(answers.values()), failed)
@@ -176,6 +187,7 @@ class _Fetch:
         "_answers",
         "_context",
         "_future",
+        "_min_bytes",
         "_node",
         "_only_from_leader",
         "_pieces",
@@ -198,6 +210,7 @@ class _Fetch:
         self._context = context
         self._request = request
         self._plan = plan
+        self._min_bytes = request.min_bytes
         self._only_from_leader = context.api_version < FIRST_VERSION_WITH_RACKS
         self._answers: list[tuple[FetchedPartition, PartitionData]] = []
         # The slices to be read for the answers: (answer, its partition, its offset, the slice).
@@ -213,7 +226,7 @@ class _Fetch:
 
     def may_wait(self) -> bool:
         """Whether an append can still make the answer better."""
-        satisfied = self.failed or self.found_bytes >= self._request.min_bytes
+        satisfied = self.failed or self.found_bytes >= self._min_bytes
         return bool(self.waitable) and not satisfied and self._request.max_wait_ms > 0
 
     def wait(self) -> asyncio.Future[Reply]:
@@ -274,6 +287,9 @@ class _Fetch:
         self.found_bytes = 0
         self.waitable = []
         left = min(self._request.max_bytes, self._node.replication.settings.fetch_max_bytes, most_bytes)
+        if self._node.client_quotas.limits_fetch:
+            left = min(left, self._node.client_quotas.most_fetched_at_once(self._context))
+            self._min_bytes = min(self._min_bytes, left)
         by_id = self._context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
         for wanted in self._plan.partitions:
             before = self.found_bytes
@@ -293,6 +309,8 @@ class _Fetch:
         """The partition's answer; None where a session has no news."""
         partitions = self._node.partitions
         try:
+            if self._node.authorization.enforced:
+                self._require_readable(wanted.topic)
             if not self._only_from_leader:
                 partition = partitions.replica(wanted.topic, wanted.partition)
             elif by_id:
@@ -304,15 +322,7 @@ class _Fetch:
                 partition.check_leader_epoch(leader_epoch)
             diverging = self._compare(partition, wanted) if wanted.last_fetched_epoch >= 0 else None
         except KafkaError as error:
-            return PartitionData(
-                partition_index=wanted.partition,
-                error_code=error.code,
-                high_watermark=-1,
-                last_stable_offset=-1,
-                log_start_offset=-1,
-                aborted_transactions=None,
-                records=b"",
-            )
+            return _failed(wanted.partition, error.code)
         committed = self._request.isolation_level == READ_COMMITTED
         preferred = self._node.replication.preferred
         if self._plan.incremental and diverging is None and not preferred.selects_by_rack:
@@ -334,6 +344,21 @@ class _Fetch:
         upper = data.last_stable_offset if committed else data.high_watermark
         self._find_in_log(partition, wanted, data, left, upper)
         return data
+
+    def _require_readable(self, topic: str | UUID) -> None:
+        """Raise TopicAuthorizationFailed if the client may not read the topic.
+
+        Asked each time the fetch is woken: a removed ACL counts for those that wait. An id that is not known
+        is left to the search for the partition.
+        """
+        if isinstance(topic, UUID):
+            known = self._node.image.topics_by_id.get(topic)
+            if known is None:
+                return
+            topic = known.name
+        may = self._node.authorization
+        if not may.allows(self._context, AclOperation.READ, ResourceType.TOPIC, topic):
+            raise errors.TopicAuthorizationFailed()
 
     def _compare(self, partition: Partition, wanted: FetchedPartition) -> EpochEnd | None:
         """The offset at which the reader's log parts from this one, None if it does not.
@@ -394,7 +419,12 @@ class _Fetch:
     # -- answering ----------------------------------------------------------------------------------
 
     def reply(self) -> Reply:
-        """The response: everything, or within a session what has changed."""
+        """The response: everything, or within a session the changes; nothing if the client is throttled."""
+        node, context = self._node, self._context
+        quotas = node.client_quotas
+        limited = quotas.limits_fetch
+        if limited and not quotas.admit_fetch(context, self.found_bytes):
+            return _throttled_reply(node, context, self._plan)
         for data, partition, offset, piece in self._pieces:
             try:
                 data.records = partition.read_slice(piece)
@@ -408,7 +438,34 @@ class _Fetch:
                 data.records, data.aborted_transactions = b"", None
                 self._report_unreadable(partition, data, problem)
                 self.failed = True
-        return _make_reply(self._node, self._context, self._plan, self._answers, self.failed)
+        reply = _make_reply(node, context, self._plan, self._answers, self.failed)
+        if limited and reply is not None:
+            quotas.record_fetch_overhead(context, sum(map(len, reply)) - self.found_bytes)
+        return reply
+
+
+def _failed(index: int, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _throttled_reply(node: Node, context: RequestContext, plan: FetchPlan) -> Reply:
+    """An empty answer (KIP-219), after which the session is as before; a new one was not begun."""
+    session_id = plan.session_id
+    if plan.session is not None and not plan.incremental:
+        node.fetch_sessions.drop(session_id)
+        session_id = NO_SESSION
+    response = FetchResponse(
+        error_code=0, session_id=session_id, responses=[], throttle_time_ms=context.session.throttle_ms
+    )
+    return frame_reply_in_parts(ApiKey.FETCH, context.api_version, context.correlation_id, response)
 
 
 def _make_reply(

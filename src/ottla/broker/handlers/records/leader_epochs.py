@@ -5,12 +5,14 @@ Leaders answer consumers and followers alike; a debugging consumer (replica id -
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ottla.broker.network.context import RequestContext
 from ottla.broker.network.turns import in_turns
+from ottla.core.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.protocol.apis import ApiKey
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -26,14 +28,31 @@ if TYPE_CHECKING:
 
 
 DEBUGGING_CONSUMER = -2
+NO_EPOCH = -1
+NO_OFFSET = -1
 
 
 async def offset_for_leader_epoch(
     node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """The end offset of the largest epoch at or below each epoch of the request."""
+    may = node.authorization
+    refused: Collection[str] = ()
+    if not may.allows_unnamed(context, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        names = (topic.topic for topic in request.topics)
+        refused = may.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
     results = []
     async for topic in in_turns(request.topics):
+        if topic.topic in refused:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            unauthorized = [
+                EpochEndOffset(
+                    error_code=code, partition=each.partition, leader_epoch=NO_EPOCH, end_offset=NO_OFFSET
+                )
+                for each in topic.partitions
+            ]
+            results.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=unauthorized))
+            continue
         partitions = [
             _answer(node, request.replica_id, topic.topic, wanted)
             async for wanted in in_turns(topic.partitions)

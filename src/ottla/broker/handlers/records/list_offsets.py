@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.network.context import RequestContext
 from ottla.broker.network.turns import in_turns
 from ottla.broker.replication.partition import Partition
+from ottla.core.security.acls import AclOperation, ResourceType
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, KafkaError, LeaderNotAvailable, OffsetNotAvailable
 from ottla.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
@@ -65,8 +66,17 @@ async def list_offsets(
             key = (topic.name, wanted.partition_index)
             (twice if key in seen else seen).add(key)
     response = ListOffsetsResponse(topics=[])
+    names = (topic.name for topic in request.topics)
+    refused = node.authorization.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
     async for topic in in_turns(request.topics):
         answers = []
+        if topic.name in refused:
+            unauthorized = [
+                _failed(each.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                for each in topic.partitions
+            ]
+            response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=unauthorized))
+            continue
         async for wanted in in_turns(topic.partitions):
             index = wanted.partition_index
             key = (topic.name, index)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
@@ -35,6 +35,7 @@ from ottla.broker.coordinators.transaction_verification import (
     TransactionalAppends,
     Verified,
     find_transactional_appends,
+    has_transactional_batches,
 )
 from ottla.broker.handlers.records.leader_hints import HINTED, leader_hint
 from ottla.broker.network.connection import CloseConnection, Reply
@@ -43,10 +44,16 @@ from ottla.broker.network.replies import frame_reply
 from ottla.broker.network.turns import PARTS_A_LOOK, SLICE_SECONDS
 from ottla.broker.replication.produced_appends import ACKS_ALL, Appended, CheckedBatch, Uncommitted
 from ottla.core.decisions.topic_names import ADMIN_CLIENT_ID, is_internal
+from ottla.core.security.acls import AclOperation, ResourceType
 from ottla.protocol import single_partition_produce
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.batch_validation import HeavyBatch, RejectedRecords, RejectedTimestamps
-from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ottla.protocol.errors import (
+    ErrorCode,
+    KafkaError,
+    ProtocolError,
+    TransactionalIdAuthorizationFailed,
+)
 from ottla.protocol.messages.produce_request import ProduceRequest
 from ottla.protocol.messages.produce_response import (
     BatchIndexAndErrorMessage,
@@ -76,6 +83,8 @@ def handle(node: Node, context: RequestContext, body: memoryview) -> Reply | Awa
     version = context.api_version
     if version < FIRST_VERSION_SERVED:
         raise CloseConnection(f"Produce v{version} carries a message format that Kafka 4 no longer takes")
+    if node.client_quotas.limits_produce:
+        node.client_quotas.record_produce(context, len(body))
     single = single_partition_produce.decode(body, version)
     if single is not None:
         return _handle_single(node, context, single)
@@ -98,8 +107,15 @@ class _Produce:
 
     def begin(self) -> Reply | Awaitable[Reply]:
         """Verify transactional batches, append all, and answer; at once where no batch has to wait."""
-        request = self._request
-        appends = find_transactional_appends(self._node, request, self._context.api_version)
+        node, request = self._node, self._request
+        unauthorized: Collection[str] = ()
+        if node.authorization.enforced:
+            if not _may_write_as(node, self._context, request):
+                error = TransactionalIdAuthorizationFailed()
+                self._outcomes = [_refused(part.partition, error) for part in self._parts()]
+                return self._answer()
+            unauthorized = _unauthorized_topics(node, self._context, request)
+        appends = find_transactional_appends(node, request, self._context.api_version, unauthorized)
         if appends is None:
             return self._append_all()
         if not appends.unverified:
@@ -198,6 +214,26 @@ class _Produce:
         if failures:
             _name_leaders(self._node, context, response)
         return frame_reply(ApiKey.PRODUCE, context.api_version, context.correlation_id, response)
+
+
+def _may_write_as(node: Node, context: RequestContext, request: ProduceRequest) -> bool:
+    """Whether the client may write with the transactional id, if the request needs one that it has."""
+    transactional_id = request.transactional_id
+    if transactional_id is None or not has_transactional_batches(request):
+        return True
+    return node.authorization.allows(
+        context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+    )
+
+
+def _unauthorized_topics(node: Node, context: RequestContext, request: ProduceRequest) -> Collection[str]:
+    """The topics that the client may not write to: no coordinator is asked about them."""
+    if context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        known = node.image.topics_by_id
+        names = [known[topic.topic_id].name for topic in request.topic_data if topic.topic_id in known]
+    else:
+        names = [topic.name for topic in request.topic_data]
+    return node.authorization.refused(context, AclOperation.WRITE, ResourceType.TOPIC, names)
 
 
 def _acknowledged(outcome: Uncommitted, code: ErrorCode) -> Appended | PartitionProduceResponse:
@@ -341,6 +377,10 @@ def _append(
         if known is None:
             return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID, None)
         topic = known.name
+    if node.authorization.enforced and not node.authorization.allows(
+        context, AclOperation.WRITE, ResourceType.TOPIC, topic
+    ):
+        return _failed(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     if acks not in VALID_ACKS:
         known = node.image.topics.get(topic)
         exists = known is not None and index in known.partitions

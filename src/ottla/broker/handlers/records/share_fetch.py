@@ -33,6 +33,7 @@ from ottla.broker.share.share_fetching import FetchLimits, ShareFetch, failed
 from ottla.broker.share.share_partition_leader import SharePartitionLeader
 from ottla.broker.share.share_partitions import SharePartitions
 from ottla.core.image.features import SHARE_VERSION
+from ottla.core.security.acls import AclOperation, ResourceType
 from ottla.core.share.acquisition import AcquireMode, Wanted
 from ottla.core.share.keys import SharePartitionKey
 from ottla.core.share.sessions import (
@@ -46,9 +47,11 @@ from ottla.core.share.share_partition import GAP, RENEW, Acknowledgement
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import (
     ErrorCode,
+    GroupAuthorizationFailed,
     InvalidRequest,
     KafkaError,
     ShareSessionLimitReached,
+    TopicAuthorizationFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
     UnsupportedVersion,
@@ -94,7 +97,7 @@ def share_fetch(node: Node, context: RequestContext, body: memoryview) -> Reply 
     shared = node.share_partitions
     shared.counters.fetches += 1
     try:
-        member = _member(node, request.group_id, request.member_id)
+        member = _member(node, context, request.group_id, request.member_id)
         _check_renewal(request)
         session = _session(shared, context, member, request)
     except ShareSessionLimitReached as error:
@@ -209,6 +212,7 @@ class _ShareFetchRequest(NamedTuple):
             return Acknowledged({}, {})
         return _acknowledge(
             self.node,
+            self.context,
             self.shared,
             self.member,
             named,
@@ -226,6 +230,7 @@ class _ShareFetchRequest(NamedTuple):
             # Another partition comes first each time, so that a small fetch starves none.
             at = request.share_session_epoch % len(partitions)
             partitions = partitions[at:] + partitions[:at]
+        may = self.node.authorization
         nothing_wanted = not request.max_records or not request.max_bytes
         for partition in partitions:
             topic_id, index = partition
@@ -233,6 +238,8 @@ class _ShareFetchRequest(NamedTuple):
             error: KafkaError
             if topic is None:
                 error = UnknownTopicId()
+            elif not may.allows(self.context, AclOperation.READ, ResourceType.TOPIC, topic.name):
+                error = TopicAuthorizationFailed()
             elif index not in topic.partitions:
                 error = UnknownTopicOrPartition()
             elif nothing_wanted:
@@ -255,6 +262,8 @@ class _ShareFetchRequest(NamedTuple):
             else AcquireMode.BATCH_OPTIMIZED,
         )
         max_bytes = min(request.max_bytes, self.node.replication.settings.fetch_max_bytes)
+        if self.node.client_quotas.limits_fetch:
+            max_bytes = min(max_bytes, self.node.client_quotas.most_fetched_at_once(self.context))
         limits = FetchLimits(
             min(request.min_bytes, max_bytes), max_bytes, self.shared.reads_committed(session.key.group_id)
         )
@@ -297,6 +306,9 @@ class _ShareFetchRequest(NamedTuple):
         )
         for partition, data in named.items():
             _name_leader(self.node, self.context, partition, data, response)
+        quotas = self.node.client_quotas
+        if quotas.limits_fetch:
+            quotas.record_share_fetch(self.context, sum(len(data.records or b"") for data in named.values()))
         return _fetch_reply(self.context, response)
 
 
@@ -310,7 +322,7 @@ def share_acknowledge(
     shared = node.share_partitions
     shared.counters.acknowledge_requests += 1
     try:
-        member = _member(node, request.group_id, request.member_id)
+        member = _member(node, context, request.group_id, request.member_id)
         shared.sessions.acknowledge(member, request.share_session_epoch)
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=error.code, responses=[])
@@ -322,7 +334,9 @@ def share_acknowledge(
         for topic in request.topics
         for partition in topic.partitions
     }
-    acknowledged = _acknowledge(node, shared, member, named, renews=_renews(context, request.is_renew_ack))
+    acknowledged = _acknowledge(
+        node, context, shared, member, named, renews=_renews(context, request.is_renew_ack)
+    )
 
     def respond() -> ShareAcknowledgeResponse:
         if request.share_session_epoch == FINAL_EPOCH:
@@ -365,12 +379,17 @@ def _renews(context: RequestContext, announced: bool) -> _Renewals:
     return _Renewals(context.api_version >= FIRST_VERSION_WITH_RENEWALS, announced)
 
 
-def _member(node: Node, group_id: str | None, member_id: str | None) -> SessionKey:
-    """The group and member of a request. Raises UnsupportedVersion or InvalidRequest."""
+def _member(node: Node, context: RequestContext, group_id: str | None, member_id: str | None) -> SessionKey:
+    """The group and member of a request.
+
+    Raises UnsupportedVersion, InvalidRequest or GroupAuthorizationFailed.
+    """
     if not node.image.features.get(SHARE_VERSION):
         raise UnsupportedVersion()
     if group_id is None:
         raise InvalidRequest("The request names no group.")
+    if not node.authorization.allows(context, AclOperation.READ, ResourceType.GROUP, group_id):
+        raise GroupAuthorizationFailed()
     if not member_id or len(member_id) > MAX_MEMBER_ID_LENGTH:
         raise InvalidRequest("The request names no valid member.")
     return SessionKey(group_id, member_id)
@@ -378,6 +397,7 @@ def _member(node: Node, group_id: str | None, member_id: str | None) -> SessionK
 
 def _acknowledge(
     node: Node,
+    context: RequestContext,
     shared: SharePartitions,
     member: SessionKey,
     named: dict[TopicPartition, list[Acknowledgement]],
@@ -396,6 +416,7 @@ def _acknowledge(
             if topic is None:
                 raise UnknownTopicId()
             _check_acknowledgements(acknowledgements, renews)
+            _require_readable(node, context, topic.name)
             if index not in topic.partitions:
                 raise UnknownTopicOrPartition()
             if not acknowledgements:
@@ -413,6 +434,11 @@ def _acknowledge(
     if taken:
         results.update(dict.fromkeys(empty))
     return Acknowledged(results, waiting)
+
+
+def _require_readable(node: Node, context: RequestContext, topic: str) -> None:
+    if not node.authorization.allows(context, AclOperation.READ, ResourceType.TOPIC, topic):
+        raise TopicAuthorizationFailed()
 
 
 def _settled(shared: SharePartitions, acknowledged: Acknowledged) -> dict[TopicPartition, KafkaError | None]:

@@ -20,6 +20,7 @@ from ottla.broker.replication.marker_appends import (
     append_markers,
     until_committed,
 )
+from ottla.core.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.write_txn_markers_request import WriteTxnMarkersRequest
@@ -41,6 +42,9 @@ async def write_txn_markers(
     node: Node, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     """Append every marker to each of its partitions; answered when all are committed."""
+    may = node.authorization
+    if not may.allows_unnamed(context, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        may.require_on_cluster(context, AclOperation.CLUSTER_ACTION)
     results: Results = {}
     uncommitted: list[tuple[int, AppendedMarker]] = []
     async for marker in in_turns(request.markers):

@@ -149,7 +149,7 @@ class ConsumerMembership:
         target = self._epochs.next_target(decision, epoch)
         subscription_changed = names_changed or regex is not RegexChange.NONE
         self._epochs.reconcile(decision, target, subscription_changed=subscription_changed, owned=owned)
-        self._subscriptions.refresh_if_due(decision)
+        self._subscriptions.refresh_if_due(decision, event.client.permits)
         member = decision.member
         answer = ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,

@@ -5,7 +5,8 @@ once. They are found anew when a member brings a new expression, when topics wer
 group.consumer.regex.refresh.interval.ms; a heartbeat starts that, at most every 10 seconds. Matching goes
 through the topics in slices of a timer, so it never blocks the event loop for long, however many topics there
 are; the result is a decision of its own, with a new group epoch if topics have come or gone. Until then a new
-expression matches no topics.
+expression matches no topics. Topics that the client whose heartbeat starts the search may not know of do not
+match.
 
 The version in the record is that of Apache Kafka's metadata image; 0 here, which makes Kafka match again.
 """
@@ -16,6 +17,7 @@ import enum
 from collections import deque
 from dataclasses import dataclass, field
 
+from ottla.core.coordination.api import TopicPermits
 from ottla.core.coordination.records import CoordinatorRecord
 from ottla.core.coordination.regex import InvalidRegex, Regex
 from ottla.core.coordination.timers import TimerKey
@@ -52,6 +54,8 @@ class Search:
 
     regexes: list[Regex]
     names: deque[str]
+    permits: TopicPermits | None
+    """What the client whose heartbeat started the search may do; None if it may do everything."""
     found: dict[str, set[str]] = field(default_factory=dict)
 
 
@@ -84,7 +88,7 @@ class Subscriptions:
             return RegexChange.UPDATED_AND_RESOLVED
         return RegexChange.UPDATED
 
-    def refresh_if_due(self, decision: Decision) -> None:
+    def refresh_if_due(self, decision: Decision, permits: TopicPermits | None) -> None:
         """Start a search if one is due."""
         group = decision.group
         group_id = group.group_id
@@ -104,7 +108,7 @@ class Subscriptions:
             or not last_ms <= now_ms <= last_ms + settings.consumer_regex_refresh_interval_ms
         )
         if wanted and is_due:
-            self._start(group_id, wanted)
+            self._start(group_id, wanted, permits)
 
     def on_loaded(self, group_id: str) -> None:
         """Topics may have been created while the group had no coordinator."""
@@ -121,7 +125,7 @@ class Subscriptions:
         self._outdated.discard(group_id)
         self._outbox.timers.cancel(TimerKey(REGEX_TIMER, group_id))
 
-    def _start(self, group_id: str, wanted: set[str]) -> None:
+    def _start(self, group_id: str, wanted: set[str], permits: TopicPermits | None) -> None:
         self._outdated.discard(group_id)
         compiled = []
         for pattern in sorted(wanted):
@@ -129,7 +133,8 @@ class Subscriptions:
                 compiled.append(Regex(pattern))
             except InvalidRegex as problem:  # Apache Kafka accepted the expression and recorded it.
                 self._outbox.note("expression ignored group=%s regex=%s: %s", group_id, pattern, problem)
-        search = Search(compiled, deque(self._context.topics.names()), {pattern: set() for pattern in wanted})
+        found: dict[str, set[str]] = {pattern: set() for pattern in wanted}
+        search = Search(compiled, deque(self._context.topics.names()), permits, found)
         self._searches[group_id] = search
         self._outbox.set_timer(TimerKey(REGEX_TIMER, group_id), SLICE_INTERVAL_MS)
 
@@ -143,7 +148,7 @@ class Subscriptions:
             name = search.names.popleft()
             for regex in search.regexes:
                 before = regex.visited_nodes
-                if regex.matches(name):
+                if regex.matches(name) and (search.permits is None or search.permits.may_describe(name)):
                     search.found[regex.pattern].add(name)
                 budget -= 1 + (regex.visited_nodes - before) // NODES_A_MATCH
         if search.names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.core.coordination.api import TopicPermits
 from ottla.core.groups.context import ShardContext
 from ottla.core.groups.streams.api import CreateInternalTopics, InternalTopic, InternalTopicsCreated
 from ottla.core.groups.streams.configured import ConfiguredTopology, Problem
@@ -17,8 +18,15 @@ class InternalTopics:
         self._context = context
         self._outbox = context.outbox
 
-    def ask_for(self, group: StreamsGroup, configured: ConfiguredTopology) -> None:
-        """Request the missing internal topics, but for those under way or refused just now."""
+    def ask_for(
+        self, group: StreamsGroup, configured: ConfiguredTopology, permits: TopicPermits | None
+    ) -> None:
+        """Request the missing internal topics, but for those under way or refused just now.
+
+        None are requested for a client that may not create all of them.
+        """
+        if _forbidden(configured, permits):
+            return
         missing = tuple(
             topic
             for topic in configured.missing_topics
@@ -48,8 +56,18 @@ class InternalTopics:
         for name, message in event.errors.items():
             group.creation_errors[name] = message, until_ms
 
-    def explained(self, group: StreamsGroup, configured: ConfiguredTopology, problem: Problem) -> Problem:
-        """The problem, with the error of topics that could not be created just now."""
+    def explained(
+        self,
+        group: StreamsGroup,
+        configured: ConfiguredTopology,
+        problem: Problem,
+        permits: TopicPermits | None,
+    ) -> Problem:
+        """The problem, with the reason why topics are not created, or could not be just now."""
+        forbidden = _forbidden(configured, permits)
+        if forbidden:
+            names = ", ".join(forbidden)
+            return problem._replace(detail=f"{problem.detail}; Unauthorized to CREATE on topics {names}.")
         errors = [
             f"{topic.name} ({error})"
             for topic in configured.missing_topics
@@ -61,3 +79,10 @@ class InternalTopics:
         if len(errors) > ERRORS_SHOWN:
             shown += f" and {len(errors) - ERRORS_SHOWN} more"
         return problem._replace(detail=f"{problem.detail}; Creation failed: {shown}.")
+
+
+def _forbidden(configured: ConfiguredTopology, permits: TopicPermits | None) -> list[str]:
+    """The missing topics that may not be made for the client."""
+    if permits is None:
+        return []
+    return [topic.name for topic in configured.missing_topics if not permits.may_create(topic.name)]

@@ -216,7 +216,7 @@ class StreamsMembership:
                 group.endpoint_epoch = 0
             if decision.returned_from is not None:  # The old member's end has cancelled its deadlines.
                 self.departures.set_deadlines(group_id, group.members[response.member_id])
-            self.internal_topics.ask_for(group, configured)
+            self.internal_topics.ask_for(group, configured, event.client.permits)
             self._outbox.reply(event.request_id, response)
 
         def failed(error: ErrorCode) -> None:
@@ -498,7 +498,8 @@ class StreamsMembership:
             response.endpoint_information_epoch = group.endpoint_epoch
         problems = decision.problems
         if configured.problem is not None:
-            problems.append(self.internal_topics.explained(group, configured, configured.problem))
+            permits = event.client.permits
+            problems.append(self.internal_topics.explained(group, configured, configured.problem, permits))
         if group.shutdown_requested_by is not None:
             problems.append(
                 Problem(

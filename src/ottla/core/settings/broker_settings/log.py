@@ -152,7 +152,7 @@ LOG_DIR_FAILURE_TIMEOUT_MS = long(
 LOG_INITIAL_TASK_DELAY_MS = long(
     "log.initial.task.delay.ms",
     30_000,
-    "Time before background work on logs first runs.",
+    "Time before retention and the checkpoints of offsets first run.",
     at_least(0),
     importance=LOW,
     internal=True,

@@ -21,7 +21,7 @@ from ottla.config.validators import ListOf, OneOf, at_least, between
 AUTHORIZER_CLASS_NAME = string(
     "authorizer.class.name",
     "",
-    "The class that authorizes requests; empty allows every request.",
+    "The class that authorizes requests; empty allows all, Kafka's StandardAuthorizer goes by ACLs.",
     importance=LOW,
 )
 PRINCIPAL_BUILDER_CLASS = class_name(

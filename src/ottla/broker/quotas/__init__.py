@@ -1,0 +1,1 @@
+"""Quotas of this node's clients: limits from the metadata, counts, and connections that are muted."""

@@ -1,0 +1,1 @@
+"""Authentication of connections: the shell around the state machines of `core/security`."""

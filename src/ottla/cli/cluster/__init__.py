@@ -1,0 +1,1 @@
+"""Commands about a cluster: its topics, settings, groups, transactions, quorum and partitions."""

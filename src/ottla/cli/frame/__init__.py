@@ -1,0 +1,1 @@
+"""The parts that all commands share: parsing, help, output, errors, clusters and their profiles."""

@@ -1,0 +1,1 @@
+"""Commands that start processes: brokers, services, applications, the demo."""

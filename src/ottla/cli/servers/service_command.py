@@ -1,0 +1,110 @@
+"""The common part of the commands that run a service: options, settings, the process."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ottla.cli.frame.commands import Command
+from ottla.cli.frame.event_loop import loop_factory
+from ottla.cli.frame.options import Decorated
+from ottla.cli.servers.given_settings import given_from
+from ottla.cli.servers.log_lines import log_to_stderr
+from ottla.cli.servers.options import (
+    ALLOW_ANONYMOUS_OPTION,
+    allow_anonymous_option,
+    log_level_option,
+    settings_options,
+)
+from ottla.config.setting import Setting, Table
+from ottla.config.settings import Settings
+from ottla.config.sources import Layer, from_mapping, layered
+from ottla.web.authentication_settings import ALLOW_ANONYMOUS
+from ottla.web.bounded_log import BoundedHandler
+from ottla.web.http_settings import addresses_of
+from ottla.web.running import run_alone
+from ottla.web.server import Service
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCommand:
+    """A command that runs one service.
+
+    table: the service's settings. bootstrap, listeners: those that --bootstrap and --listen give.
+    """
+
+    description: str
+    table: Table
+    bootstrap: Setting[str]
+    listeners: Setting[tuple[str, ...]]
+    make: Callable[[Settings], Service]
+
+    def command(self, name: str, examples: Sequence[str]) -> Command:
+        """The click command of this name, with its options."""
+
+        @click.command(name, cls=Command, help=self.description, examples=examples)
+        @self._address_option("--bootstrap", self.bootstrap, "The cluster, ottla's or another Kafka.")
+        @self._address_option("--listen", self.listeners, "Where HTTP clients connect; port 0: any.")
+        @allow_anonymous_option
+        @settings_options(self.table)
+        @log_level_option
+        def run(
+            bootstrap: str | None,
+            listen: str | None,
+            allow_anonymous: bool,
+            config: Path | None,
+            set_words: tuple[str, ...],
+            log_level: str,
+        ) -> int:
+            log_service_to_stderr(log_level)
+            own = {
+                option: {setting.name: value}
+                for option, setting, value in (
+                    ("--bootstrap", self.bootstrap, bootstrap),
+                    ("--listen", self.listeners, listen),
+                )
+                if value is not None
+            }
+            if allow_anonymous:
+                own[ALLOW_ANONYMOUS_OPTION] = {ALLOW_ANONYMOUS.name: "true"}
+            given = (from_mapping(values, Layer.COMMAND, option) for option, values in own.items())
+            settings = Settings(self.table, layered(given_from(config, set_words, self.table), *given))
+            return self._run(settings)
+
+        return run
+
+    def _run(self, settings: Settings) -> int:
+        """Run the service until SIGTERM or Ctrl-C; 0 after a clean stop, 1 after a failure."""
+        addresses = addresses_of(settings, self.listeners)
+        service = self.make(settings)
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(run_alone(service, addresses, told_ready))
+
+    def _address_option(self, option: str, setting: Setting[Any], help: str) -> Decorated:
+        default = f"[default: {setting.name} of --config, else {setting.default_text}]"
+        return click.option(option, metavar="HOST:PORT,…", help=f"{help} {default}")
+
+
+def told_ready(line: str) -> None:
+    """Print the line with which a service says that it is ready."""
+    # Objects made by the start live as long as the process: the collector need not walk them again and again.
+    gc.collect()
+    gc.freeze()
+    print(line, flush=True)
+
+
+def log_service_to_stderr(level: str) -> None:
+    """Log to stderr, one structured line an event; in floods one a second and kind."""
+    if level == "debug":
+        log_to_stderr(level)
+        return
+    log_to_stderr(level, BoundedHandler)
+    # aiokafka logs each attempt to connect; ottla logs one.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)

@@ -1,0 +1,93 @@
+"""Fetches record batches of many partitions from their leaders, a bounded number of bytes at a time.
+
+For looking at records here and there (`first_record_times`, `ottla log dump`), not for reading topics fast.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.client.cluster_requests import ClusterRequests, TopicPartition, refusal, topic_error
+from ottla.client.errors import ClusterError
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.fetch_response import FetchResponse
+
+READ_UNCOMMITTED: Final = 0
+MAX_RESPONSE_BYTES: Final = 8 * 1024 * 1024
+"""An answer is larger only where its first batch is."""
+FINAL_EPOCH: Final = -1
+"""A fetch outside of a session (KIP-227)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPartition:
+    """Batches of a partition, the last of which may be cut; none at its end, or if the answer was full."""
+
+    records: bytes
+    log_start_offset: int
+    high_watermark: int
+
+
+async def fetch_batches(
+    client: ClusterRequests,
+    offsets: Mapping[TopicPartition, int],
+    partition_max_bytes: int,
+    seconds: float | None = None,
+    topic_ids: dict[str, uuid.UUID] | None = None,
+) -> dict[TopicPartition, FetchedPartition | ClusterError]:
+    """Batches from each partition's offset on, control batches and uncommitted ones too; or its error.
+
+    At least one whole batch of the first partition of a leader that has any; other partitions may come back
+    empty, and are asked for again by the caller. An offset that is not in the log is OFFSET_OUT_OF_RANGE.
+    topic_ids: those that the caller has; the others are looked up and added.
+    """
+    ids = {} if topic_ids is None else topic_ids
+    absent: dict[str, ClusterError] = {}
+    unknown = dict.fromkeys(one.topic for one in offsets if one.topic not in ids)
+    for topic in await client.topics(unknown) if unknown else ():
+        if topic.error_code:
+            absent[topic.name or ""] = topic_error(topic.name or "", topic.error_code)
+        else:
+            ids[topic.name or ""] = topic.topic_id
+    names = {topic_id: name for name, topic_id in ids.items()}
+
+    def request(some: Sequence[TopicPartition]) -> FetchRequest:
+        topics: dict[str, FetchTopic] = {}
+        for one in some:
+            topic = topics.setdefault(one.topic, FetchTopic(topic=one.topic, topic_id=ids[one.topic]))
+            topic.partitions.append(
+                FetchPartition(
+                    partition=one.partition,
+                    fetch_offset=offsets[one],
+                    partition_max_bytes=partition_max_bytes,
+                )
+            )
+        return FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=MAX_RESPONSE_BYTES,
+            isolation_level=READ_UNCOMMITTED,
+            session_epoch=FINAL_EPOCH,
+            topics=list(topics.values()),
+        )
+
+    def parts(answer: Any) -> Iterable[tuple[TopicPartition, int, FetchedPartition | ClusterError]]:
+        for topic in answer.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
+            for one in topic.partitions:
+                partition = TopicPartition(name, one.partition_index)
+                found: FetchedPartition | ClusterError = FetchedPartition(
+                    bytes(one.records or b""), one.log_start_offset, one.high_watermark
+                )
+                if one.error_code or answer.error_code:
+                    found = refusal(one.error_code or answer.error_code, None, str(partition))
+                yield partition, one.error_code or answer.error_code, found
+
+    here = [one for one in offsets if one.topic in ids]
+    fetched = await client.ask_leaders(here, request, FetchResponse, parts, seconds)
+    gone = ClusterError("the topic is gone", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return {one: fetched[one] if one in fetched else absent.get(one.topic, gone) for one in offsets}

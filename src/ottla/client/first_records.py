@@ -1,0 +1,131 @@
+"""Timestamps of the records that consumers have yet to read: the first one at or after an offset.
+
+A group that is behind is as old as that record: this turns a lag in records into one in seconds.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Final
+
+from ottla.client.admin.partition_offsets import EARLIEST, list_offsets
+from ottla.client.batch_fetching import FetchedPartition, fetch_batches
+from ottla.client.cluster_requests import ClusterRequests, TopicPartition
+from ottla.client.errors import ClusterError
+from ottla.protocol.errors import CorruptBatch, ErrorCode
+from ottla.protocol.record_batch import NO_TIMESTAMP, decode_records, iterate_headers
+
+STEPS: Final = ((16 * 1024, 400), (128 * 1024, 64), (1024 * 1024, 8), (1024 * 1024, 1))
+"""Bytes of each partition, and partitions a request: first for small batches, then for larger ones.
+
+An answer has at least one whole batch of its first partition, and of the others only those that fit.
+"""
+MAX_BYTES: Final = 512 * 1024 * 1024
+"""After as many the search ends, and the times that are left are not known."""
+ROUNDS: Final = 64
+"""Through batches without records for consumers, before a search that finds nothing is given up."""
+
+Place = tuple[TopicPartition, int]
+"""A partition and an offset."""
+
+
+async def first_record_times(
+    client: ClusterRequests, places: Iterable[Place], seconds: float | None = None
+) -> dict[Place, int | None]:
+    """The timestamp in ms of the first record at or after each place; None where there is none.
+
+    Control records do not count: consumers do not see them. A place below the log's start means the start.
+    The timestamps are those of the producers, or of the broker where the topic says so.
+    """
+    asked = list(dict.fromkeys(places))
+    search = _Search(asked)
+    await search.run(client, seconds)
+    return {place: search.found.get(place) for place in asked}
+
+
+class _Search:
+    """The places that are left of each partition, and the offset to fetch next.
+
+    One fetch answers all places of its partition that lie in its batches: many groups read a topic side by
+    side.
+    """
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self.found: dict[Place, int | None] = {}
+        self._left: dict[TopicPartition, deque[int]] = {}
+        for partition, offset in sorted(places, key=lambda place: place[1]):
+            self._left.setdefault(partition, deque()).append(offset)
+        self._next = {partition: offsets[0] for partition, offsets in self._left.items()}
+        self._below_start: list[TopicPartition] = []
+        self._topic_ids: dict[str, uuid.UUID] = {}
+
+    async def run(self, client: ClusterRequests, seconds: float | None) -> None:
+        """Fetch until each place is found, or a bound is reached."""
+        step, fruitless, fetched_bytes = 0, 0, 0
+        while self._left and fruitless < ROUNDS and fetched_bytes < MAX_BYTES:
+            size_bytes, count = STEPS[step]
+            asked, progress = len(self._left), False
+            for start in range(0, asked, count):
+                some = {one: self._next[one] for one in islice(self._left, start, start + count)}
+                answers = await fetch_batches(client, some, size_bytes, seconds, self._topic_ids)
+                for partition, answer in answers.items():
+                    progress = self._read(partition, answer) or progress
+                    fetched_bytes += 0 if isinstance(answer, ClusterError) else len(answer.records)
+            await self._move_to_starts(client, seconds)
+            self._left = {one: offsets for one, offsets in self._left.items() if offsets}
+            fruitless = 0 if len(self._left) < asked else fruitless + 1
+            if step == len(STEPS) - 1:
+                if not progress:
+                    break
+            elif 2 * len(self._left) > asked:
+                step += 1  # most batches did not fit
+
+    def _read(self, partition: TopicPartition, answer: FetchedPartition | ClusterError) -> bool:
+        """Note the timestamps that the answer has; whether it brought the search further."""
+        left = self._left[partition]
+        if isinstance(answer, ClusterError):
+            if answer.code == ErrorCode.OFFSET_OUT_OF_RANGE and partition not in self._below_start:
+                self._below_start.append(partition)
+            else:
+                self._give_up(partition)
+            return True
+        while left and left[-1] >= answer.high_watermark:
+            self.found[partition, left.pop()] = None
+        # a batch may begin before the offset that was asked for, with records that were deleted
+        first_offset = next_offset = self._next[partition]
+        try:
+            for position, header in iterate_headers(answer.records):
+                if left and left[0] < header.next_offset and not header.is_control:
+                    for record in decode_records(answer.records, position):
+                        while left and first_offset <= record.offset >= left[0]:
+                            timestamp = None if record.timestamp == NO_TIMESTAMP else record.timestamp
+                            self.found[partition, left.popleft()] = timestamp
+                next_offset = max(next_offset, header.next_offset)
+        except CorruptBatch:
+            self._give_up(partition)
+        if not left:
+            return True
+        next_offset = max(next_offset, left[0])
+        progress = next_offset != self._next[partition]
+        self._next[partition] = next_offset
+        return progress
+
+    async def _move_to_starts(self, client: ClusterRequests, seconds: float | None) -> None:
+        """Go on from the log's start where an offset is not in the log."""
+        moved = [one for one in self._below_start if self._left[one]]
+        if not moved:
+            return
+        found = await list_offsets(client, dict.fromkeys(moved, EARLIEST), seconds=seconds)
+        for partition, start in found.items():
+            if isinstance(start, ClusterError) or start.offset <= self._next[partition]:
+                self._give_up(partition)
+            else:
+                self._next[partition] = start.offset
+
+    def _give_up(self, partition: TopicPartition) -> None:
+        left = self._left[partition]
+        while left:
+            self.found[partition, left.popleft()] = None

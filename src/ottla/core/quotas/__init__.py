@@ -1,0 +1,1 @@
+"""Quotas of clients: rates over time windows, token buckets, and which limit holds for which client."""
