@@ -100,7 +100,8 @@ def test_rows_are_there_once_after_many_kills(
 
     for number in range(10):
         victims = ("everything", "jvm", "driver")[number % 3]
-        if not killed.run_until_killed(victims, more_batches=killed.random.randint(0, 4)):
+        more_batches = killed.random.randint(0, 4)
+        if not killed.run_until_killed(victims, more_batches, in_window=number % 2 == 1):
             break
     workers = killed.run_to_the_end(worker_kills=10)
 
@@ -125,7 +126,8 @@ def test_rows_are_there_once_when_kafka_forgets_groups_before_the_next_start(
         kafka = KafkaCluster(broker.bootstrap)
         killed = pipeline(kafka, kind, unique_name, tmp_path, rows=60_000, rows_a_batch=1_000, seed=4)
         while killed.unfinished_batches == 0:
-            assert killed.run_until_killed("everything", more_batches=1), "no kill has hit the window"
+            hit = killed.run_until_killed("everything", more_batches=1, in_window=True)
+            assert hit, "no kill has hit the window"
 
         eventually(lambda: not kafka.groups(f"{unique_name}-sink-"), "the groups are gone", 180)
         killed.run_to_the_end()
