@@ -36,8 +36,8 @@ settings.register_profile(
 )
 settings.load_profile("ottla")
 
-# The processes of a run, and the seconds it took.
-pytest_plugins = ("support.suite.processes", "support.suite.budgets")
+# The processes of a run, the seconds it took, and the name of a test at the moment it fails.
+pytest_plugins = ("support.suite.processes", "support.suite.budgets", "support.suite.failures")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

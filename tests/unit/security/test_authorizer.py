@@ -137,6 +137,12 @@ def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             assert len(made._recent) + len(made._older) <= 20
 
 
+def test_long_names_are_not_cached() -> None:
+    made = with_acls(allow(READ, "o", PREFIXED))
+    assert allowed(made, READ, "o" * 32_000) and not allowed(made, READ, "p" * 32_000)
+    assert not made._recent and not made._older
+
+
 @pytest.mark.parametrize(
     ("acls", "expected"),
     [

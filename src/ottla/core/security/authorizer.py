@@ -35,6 +35,8 @@ from ottla.core.security.acls import (
 
 #: Entries of each of the cache's two generations: some 10 MB with names of usual length.
 CACHED_SETS: Final = 20_000
+#: Longer names are decided each time: a client could fill the cache with group names of 32 KiB.
+LONGEST_CACHED_NAME: Final = 256
 #: The name that `authorizeByResourceType` asks for first, as in Kafka: it tells super users and `*` from
 #: others.
 _ANY_NAME: Final = "hardcode"
@@ -167,6 +169,8 @@ class Authorizer:
 
     def allowed_operations(self, principal: str, host: str, resource_type: ResourceType, name: str) -> int:
         """The operations that the principal may do on the resource, as bits by their numbers."""
+        if len(name) > LONGEST_CACHED_NAME:
+            return self._decide(principal, host, resource_type, name)
         key = (principal, host, resource_type, name)
         found = self._recent.get(key)
         if found is None:
