@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from packaging.requirements import Requirement
 
 if TYPE_CHECKING:
     from conftest import Built
@@ -66,7 +67,12 @@ def base_distributions() -> list[str]:
         name = left.pop()
         if name not in found:
             found.append(name)
-            left += [normalized(each) for each in requires(name) or () if "extra ==" not in each]
+            needed = map(Requirement, requires(name) or ())
+            left += [
+                normalized(each.name)
+                for each in needed
+                if each.marker is None or each.marker.evaluate({"extra": ""})
+            ]
     return sorted(found)
 
 

@@ -1,14 +1,13 @@
-"""Access rules over HTTP, on a cluster that has an authorizer: Apache Kafka's, as ottla has none."""
+"""Access rules over HTTP, on a cluster that has an authorizer."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
 
-import pytest
-
 from support.rest.rest_api import RestApi
 from support.servers.apache_kafka import ApacheKafka
+from support.servers.ottla_broker import OttlaBroker
 
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -47,11 +46,10 @@ def wait_for(api: RestApi, query: str, expected: list[dict[str, str]]) -> None:
 
 
 def test_rules_are_added_found_and_deleted(tmp_path: Path, cluster_kind: str) -> None:
-    if cluster_kind == "ottla":
-        pytest.skip("ottla has no authorizer: `--oracle` runs this on Apache Kafka")
+    start = {"ottla": OttlaBroker.start, "apache-kafka": ApacheKafka.start}[cluster_kind]
     with (
-        ApacheKafka.start(tmp_path / "kafka", settings=AUTHORIZER) as kafka,
-        RestApi.start(kafka.bootstrap, tmp_path / "rest") as api,
+        start(tmp_path / "cluster", settings=AUTHORIZER) as running,
+        RestApi.start(running.bootstrap, tmp_path / "rest") as api,
     ):
         assert api.data("/acls") == []
 

@@ -83,10 +83,11 @@ class IdentityProvider:
         own_key = stranger.keys["first"].as_dict(private=False)
         return {
             "expired": self.token(exp=now - 100, iat=now - 200),
+            "at its end before its beginning": self.token(exp=now - 5, iat=now, nbf=None),
+            "at its end before it is valid": self.token(exp=now + 5, iat=now - 10, nbf=now + 10),
             "without an end": self.token(exp=None),
             "without a beginning": self.token(iat=None),
             "not valid yet": self.token(nbf=now + 1000),
-            "made in the future": self.token(iat=now + 1000),
             "unsigned": self.unsigned(),
             "unsigned in capitals": f"{encoded({'alg': 'NONE'})}.{body}.",
             "signature left out": f"{head}.{body}.",

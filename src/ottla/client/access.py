@@ -16,16 +16,28 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ottla.client.errors import ClientOptionError
 from ottla.client.java_names import librdkafka_properties
 from ottla.client.java_options import JAVA_COUNTERPARTS, java_client_options
-from ottla.client.security import Credentials, credentials_of, security_protocol_of
+from ottla.client.security import (
+    OAUTHBEARER,
+    TOKEN_AUTHENTICATION,
+    Credentials,
+    credentials_of,
+    is_by_token,
+    mechanism_of,
+    security_protocol_of,
+)
 
 if TYPE_CHECKING:
     import ssl
 
+    from ottla.client.bearer_login import BearerLogin, BearerTokens
+
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 DEFAULT_PORT: Final = 9092
 COMMON_PROPERTIES: Final = frozenset(JAVA_COUNTERPARTS)
-"""The librdkafka properties that have a counterpart in every client library, or need none."""
-_SECURITY_PREFIXES: Final = ("ssl.", "sasl.", "enable.ssl.")
+"""The librdkafka properties that have a counterpart in every client library, need none, or are refused."""
+_SECURITY_PREFIXES: Final = ("ssl.", "sasl.", "enable.ssl.", "https.")
+_TOKEN_ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+_TOKEN_PREFIXES: Final = ("sasl.oauthbearer.", "https.")
 _SPARK_PREFIX: Final = "kafka."
 _SERVER: Final = re.compile(
     r"(?:(?P<scheme>[A-Za-z_]+)://)?(?P<host>\[[^\[\]\s]+\]|[^:\[\]\s/]+)(?::(?P<port>\d{1,5}))?"
@@ -52,7 +64,29 @@ class ConnectionSettings:
 
     client_id: str | None
     tls: ssl.SSLContext | None
-    credentials: Credentials | None
+    credentials: Credentials | BearerLogin | None
+
+    @property
+    def by_password(self) -> bool:
+        """Whether the client logs in by a user's name and password."""
+        return isinstance(self.credentials, Credentials)
+
+
+class _TokenCache:
+    """The bearer tokens of a client, made with the first login by them."""
+
+    __slots__ = ("_tokens",)
+
+    def __init__(self) -> None:
+        self._tokens: BearerTokens | None = None
+
+    def login(self, properties: Mapping[str, str]) -> BearerLogin:
+        """The login that properties describe. Raises ClientOptionError."""
+        from ottla.client.bearer_login import BearerTokens, bearer_login  # other logins start without it
+
+        if self._tokens is None:
+            self._tokens = BearerTokens()
+        return bearer_login(properties, self._tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +103,7 @@ class ClusterAccess:
     properties: Mapping[str, str] = field(default_factory=dict)
     client_id: str | None = None
     request_timeout_ms: int | None = None
+    _tokens: _TokenCache = field(default_factory=_TokenCache, repr=False, compare=False)
 
     def with_client_id(self, client_id: str) -> ClusterAccess:
         """The same cluster, for clients with this `client.id`."""
@@ -108,7 +143,18 @@ class ClusterAccess:
             given["client.id"] = self.client_id
         if self.request_timeout_ms is not None:
             given["socket.timeout.ms"] = self.request_timeout_ms
-        return {**given, **librdkafka_properties(properties or {})}
+        given |= librdkafka_properties(properties or {})
+        if is_by_token(given):
+            raise ClientOptionError(
+                "librdkafka's clients can't log in by a delegation token (tokenauth=true)"
+            )
+        given.pop(TOKEN_AUTHENTICATION, None)
+        if mechanism_of(given) == OAUTHBEARER and _TOKEN_ENDPOINT in given:
+            # Its own way has neither tokens of files nor assertions in place of secrets.
+            login = self._tokens.login(given)
+            given = {name: value for name, value in given.items() if not name.startswith(_TOKEN_PREFIXES)}
+            given["oauth_cb"] = login.for_librdkafka
+        return given
 
     def connection(self) -> ConnectionSettings:
         """The settings of our own connections to nodes. Raises ClientOptionError for unusable ones."""
@@ -118,9 +164,12 @@ class ClusterAccess:
                 raise ClientOptionError(f"client option {name} has no counterpart that ottla's client takes")
         protocol = security_protocol_of(given)
         client_id = given.get("client.id") if self.client_id is None else self.client_id
-        credentials = credentials_of(given) if protocol.startswith("SASL_") else None
-        if protocol.startswith("SASL_") and credentials is None:
-            raise ClientOptionError(f"security.protocol={protocol} needs sasl.username and sasl.password")
+        credentials: Credentials | BearerLogin | None = None
+        if protocol.startswith("SASL_"):
+            by_bearer = mechanism_of(given) == OAUTHBEARER
+            credentials = self._tokens.login(given) if by_bearer else credentials_of(given)
+            if credentials is None:
+                raise ClientOptionError(f"security.protocol={protocol} needs sasl.username and sasl.password")
         tls = None
         if protocol.endswith("SSL"):
             from ottla.client.tls_context import tls_context  # a command in the clear starts without it
@@ -139,10 +188,17 @@ class ClusterAccess:
             arguments["client_id"] = settings.client_id
         if self.request_timeout_ms is not None:
             arguments["request_timeout_ms"] = self.request_timeout_ms
-        if settings.credentials is not None:
+        if isinstance(settings.credentials, Credentials):
+            if settings.credentials.by_token:
+                raise ClientOptionError("aiokafka can't log in by a delegation token (tokenauth=true)")
             arguments["sasl_mechanism"] = settings.credentials.mechanism
             arguments["sasl_plain_username"] = settings.credentials.user
             arguments["sasl_plain_password"] = settings.credentials.password
+        elif settings.credentials is not None:
+            from ottla.client.aiokafka_tokens import TokenProvider
+
+            arguments["sasl_mechanism"] = OAUTHBEARER
+            arguments["sasl_oauth_token_provider"] = TokenProvider(settings.credentials)
         if settings.tls is not None:
             arguments["ssl_context"] = settings.tls
         return arguments

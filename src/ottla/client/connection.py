@@ -16,14 +16,17 @@ import re
 import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ottla.client.access import Address, ConnectionSettings
-from ottla.client.security import Credentials
+from ottla.client.security import OAUTHBEARER, Credentials
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.headers import decode_response, encode_request_parts
 from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.client.bearer_login import BearerLogin
 
 MAX_FRAME_BYTES: Final = 256 << 20
 """Above every answer of a broker. The first bytes of TLS, and of HTTP, look like larger frames."""
@@ -161,18 +164,21 @@ class NodeConnection:
             raise ConnectionLost(f"it does not tell its versions: {ErrorCode(answer.error_code).name}")
         return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
-    async def _authenticate(self, credentials: Credentials) -> None:
-        from ottla.client.sasl import BadServerMessage, exchange
+    async def _authenticate(self, credentials: Credentials | BearerLogin) -> None:
+        from ottla.client.sasl import BadServerMessage, bearer, exchange
         from ottla.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
         from ottla.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 
-        handshake = SaslHandshakeRequest(mechanism=credentials.mechanism)
+        if isinstance(credentials, Credentials):
+            mechanism, steps = credentials.mechanism, exchange(credentials)
+        else:
+            mechanism, steps = OAUTHBEARER, bearer(await _bearer_message(credentials))
+        handshake = SaslHandshakeRequest(mechanism=mechanism)
         agreed = await self.ask(ApiKey.SASL_HANDSHAKE, 1, handshake)
         if agreed.error_code:
             offered = ", ".join(agreed.mechanisms) or "no mechanism"
-            raise NodeRefusesUser(f"it takes {offered}, not {credentials.mechanism}")
+            raise NodeRefusesUser(f"it takes {offered}, not {mechanism}")
         newest = self.versions.get(ApiKey.SASL_AUTHENTICATE, (0, 0))[1]
-        steps = exchange(credentials)
         try:
             message = next(steps)
             while True:
@@ -188,6 +194,16 @@ class NodeConnection:
             return
         except BadServerMessage as problem:
             raise NodeRefusesUser(str(problem)) from None
+
+
+async def _bearer_message(login: BearerLogin) -> bytes:
+    """The message of OAUTHBEARER. Raises ConnectionLost, as a token may be had later."""
+    from ottla.security.token_source import TokenUnavailable
+
+    try:
+        return await asyncio.to_thread(login.first_message)
+    except TokenUnavailable as problem:
+        raise ConnectionLost(f"no token to log in with: {problem}") from None
 
 
 class _Frames(asyncio.BufferedProtocol):

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ottla.client.errors import ClientOptionError
+from ottla.client.security import JWT_BEARER, TOKEN_AUTHENTICATION
 from ottla.config.unsupported import Unsupported, harmless, refusing
 
 JAVA_ALONE: Final = frozenset(
@@ -68,21 +69,16 @@ WITHOUT_PROTECTION: Final = frozenset(
     {
         "config.providers",
         "sasl.client.callback.handler.class",
-        "sasl.login.callback.handler.class",
         "sasl.login.class",
         "sasl.oauthbearer.allow.unverified.audience",
         "sasl.oauthbearer.allow.unverified.issuer",
-        "sasl.oauthbearer.assertion.template.file",
         "sasl.oauthbearer.clock.skew.seconds",
         "sasl.oauthbearer.expected.audience",
         "sasl.oauthbearer.expected.issuer",
-        "sasl.oauthbearer.header.urlencode",
         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
         "sasl.oauthbearer.jwks.endpoint.url",
-        "sasl.oauthbearer.jwt.retriever.class",
-        "sasl.oauthbearer.jwt.validator.class",
         "sasl.oauthbearer.scope.claim.name",
         "security.providers",
         "ssl.engine.factory.class",
@@ -95,6 +91,9 @@ _RENAMED: Final = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "max.request.size": "message.max.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "sasl.oauthbearer.assertion.template.file": "sasl.oauthbearer.assertion.jwt.template.file",
+    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
 _SERVED_BUFFER: Final = ("socket.receive.buffer.bytes", "socket.send.buffer.bytes")
@@ -104,7 +103,34 @@ _ASSIGNORS: Final = {
     "CooperativeStickyAssignor": "cooperative-sticky",
 }
 _TLS_VERSIONS: Final = frozenset({"TLSv1.2", "TLSv1.3"})
-_LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
+_PASSWORD_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
+_TOKEN_MODULE: Final = "OAuthBearerLoginModule"
+_OAUTHBEARER: Final = "org.apache.kafka.common.security.oauthbearer"
+_TOKEN_CLASSES: Final[Mapping[str, Mapping[str, str | None]]] = {
+    "sasl.login.callback.handler.class": {
+        f"{_OAUTHBEARER}.OAuthBearerLoginCallbackHandler": None,
+        f"{_OAUTHBEARER}.secured.OAuthBearerLoginCallbackHandler": None,
+    },
+    "sasl.oauthbearer.jwt.retriever.class": {
+        f"{_OAUTHBEARER}.DefaultJwtRetriever": None,
+        f"{_OAUTHBEARER}.ClientCredentialsJwtRetriever": None,
+        f"{_OAUTHBEARER}.FileJwtRetriever": None,
+        f"{_OAUTHBEARER}.JwtBearerJwtRetriever": JWT_BEARER,
+    },
+    "sasl.oauthbearer.jwt.validator.class": {
+        f"{_OAUTHBEARER}.DefaultJwtValidator": None,
+        f"{_OAUTHBEARER}.ClientJwtValidator": None,
+    },
+}
+"""Kafka's own classes, and the grant that they stand for where it is not the usual one of the address."""
+_TOKEN_OPTIONS: Final = {
+    "clientId": "sasl.oauthbearer.client.id",
+    "clientSecret": "sasl.oauthbearer.client.secret",
+    "scope": "sasl.oauthbearer.scope",
+    "ssl.truststore.location": "https.ca.location",
+}
+"""Options of a login by tokens, which count where the properties are not given."""
+_EXTENSION: Final = "extension_"
 _JAAS: Final = re.compile(
     r"\s*[\w.$]*?(?P<module>\w+)\s+(?:required|requisite|sufficient|optional)\b(?P<options>.*)"
 )
@@ -145,6 +171,7 @@ def librdkafka_properties(given: Mapping[str, Any]) -> dict[str, Any]:
         found["ssl.endpoint.identification.algorithm"] = "none"
     _take_protocols(found)
     _take_stores(found)
+    _take_classes(found)
     _take_login(found)
     return found
 
@@ -190,25 +217,53 @@ def _require_pem(found: Mapping[str, Any], name: str, instead: str) -> None:
         )
 
 
+def _take_classes(found: dict[str, Any]) -> None:
+    for name, known in _TOKEN_CLASSES.items():
+        given = found.pop(name, None)
+        if given is None:
+            continue
+        if str(given) not in known:
+            raise ClientOptionError(f"{name}={given}: only {', '.join(known)} are known here")
+        if (grant := known[str(given)]) is not None:
+            found["sasl.oauthbearer.grant.type"] = grant
+
+
 def _take_login(found: dict[str, Any]) -> None:
-    """The user and password of a JAAS text, as in `PlainLoginModule required username="a" password="b";`."""
+    """The login of a JAAS text, as in `PlainLoginModule required username="a" password="b";`."""
     text = found.pop("sasl.jaas.config", None)
     if text is None:
         return
     login = _JAAS.match(str(text))
     if login is None:
         raise ClientOptionError("sasl.jaas.config: it is not MODULE required NAME=VALUE …;")
-    if login["module"] not in _LOGIN_MODULES:
-        raise ClientOptionError(
-            f"sasl.jaas.config: {login['module']} is not known here, only {', '.join(_LOGIN_MODULES)}"
-        )
+    if login["module"] not in (*_PASSWORD_MODULES, _TOKEN_MODULE):
+        known = ", ".join((*_PASSWORD_MODULES, _TOKEN_MODULE))
+        raise ClientOptionError(f"sasl.jaas.config: {login['module']} is not known here, only {known}")
     options = {
         name: re.sub(r"\\(.)", r"\1", double or single or plain)
         for name, double, single, plain in _JAAS_OPTION.findall(login["options"])
     }
+    if login["module"] == _TOKEN_MODULE:
+        _take_token_options(found, options)
+        return
     if "username" not in options or "password" not in options:
         raise ClientOptionError("sasl.jaas.config: it has no username and password")
     found["sasl.username"], found["sasl.password"] = options["username"], options["password"]
+    if login["module"] == "ScramLoginModule" and options.get("tokenauth", "").lower() == "true":
+        found[TOKEN_AUTHENTICATION] = "true"
+
+
+def _take_token_options(found: dict[str, Any], options: Mapping[str, str]) -> None:
+    for option, name in _TOKEN_OPTIONS.items():
+        if option in options:
+            found.setdefault(name, options[option])
+    extensions = [
+        f"{name.removeprefix(_EXTENSION)}={value}"
+        for name, value in options.items()
+        if name.startswith(_EXTENSION)
+    ]
+    if extensions:
+        found.setdefault("sasl.oauthbearer.extensions", ",".join(extensions))
 
 
 def _strategies(text: str) -> str:
@@ -233,6 +288,7 @@ _JAVA_NAMES: Final = frozenset(
     {
         *JAVA_ALONE,
         *_RENAMED,
+        *_TOKEN_CLASSES,
         "buffer.memory",
         "partition.assignment.strategy",
         "sasl.jaas.config",

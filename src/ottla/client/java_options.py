@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ottla.client.errors import ClientOptionError
-from ottla.client.security import credentials_of
+from ottla.client.security import TOKEN_AUTHENTICATION, credentials_of
 
 
 def _same(name: str) -> Callable[[str], dict[str, str]]:
@@ -63,6 +63,39 @@ def _verification(value: str) -> dict[str, str]:
     return {}
 
 
+def _no_tokens(name: str) -> Callable[[str], dict[str, str]]:
+    def refuse(value: str) -> dict[str, str]:
+        raise ClientOptionError(
+            f"{name}: Spark's Kafka client gets no bearer tokens: log in by SCRAM, PLAIN or a certificate"
+        )
+
+    return refuse
+
+
+TOKEN_PROPERTIES: Final = (
+    "https.ca.location",
+    "sasl.oauthbearer.assertion.algorithm",
+    "sasl.oauthbearer.assertion.claim.aud",
+    "sasl.oauthbearer.assertion.claim.exp.seconds",
+    "sasl.oauthbearer.assertion.claim.iss",
+    "sasl.oauthbearer.assertion.claim.jti.include",
+    "sasl.oauthbearer.assertion.claim.nbf.seconds",
+    "sasl.oauthbearer.assertion.claim.sub",
+    "sasl.oauthbearer.assertion.file",
+    "sasl.oauthbearer.assertion.jwt.template.file",
+    "sasl.oauthbearer.assertion.private.key.file",
+    "sasl.oauthbearer.assertion.private.key.passphrase",
+    "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.extensions",
+    "sasl.oauthbearer.grant.type",
+    "sasl.oauthbearer.header.urlencode",
+    "sasl.oauthbearer.method",
+    "sasl.oauthbearer.scope",
+    "sasl.oauthbearer.token.endpoint.url",
+)
+"""The properties of a client's login by bearer tokens (bearer_login.py)."""
+
 JAVA_COUNTERPARTS: Mapping[str, Callable[[str], dict[str, str]]] = MappingProxyType(
     {
         "client.id": _same("client.id"),
@@ -72,6 +105,8 @@ JAVA_COUNTERPARTS: Mapping[str, Callable[[str], dict[str, str]]] = MappingProxyT
         "sasl.mechanisms": _same("sasl.mechanism"),
         "sasl.username": _nothing,  # both go into sasl.jaas.config
         "sasl.password": _nothing,
+        TOKEN_AUTHENTICATION: _nothing,
+        **{name: _no_tokens(name) for name in TOKEN_PROPERTIES},
         "ssl.ca.location": _from_file("ssl.ca.location", _truststore),
         "ssl.ca.pem": _truststore,
         "ssl.certificate.location": _from_file(
@@ -142,7 +177,8 @@ def _jaas(client_options: Mapping[str, str]) -> dict[str, str]:
         return {}
     module = _PLAIN_MODULE if credentials.mechanism == "PLAIN" else _SCRAM_MODULE
     name, password = _quoted(credentials.user), _quoted(credentials.password)
-    return {"sasl.jaas.config": f"{module} required username={name} password={password};"}
+    token = ' tokenauth="true"' if credentials.by_token else ""
+    return {"sasl.jaas.config": f"{module} required username={name} password={password}{token};"}
 
 
 def _quoted(text: str) -> str:

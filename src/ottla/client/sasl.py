@@ -1,4 +1,4 @@
-"""A client's part of SASL: PLAIN (RFC 4616) and SCRAM (RFC 5802), as steps of bytes without a socket."""
+"""A client's part of SASL, as steps without a socket: PLAIN, SCRAM, OAUTHBEARER (RFC 4616, 5802, 7628)."""
 
 from __future__ import annotations
 
@@ -30,6 +30,14 @@ def exchange(credentials: Credentials) -> Exchange:
     return scram(credentials, secrets.token_hex(16))
 
 
+def bearer(message: bytes) -> Exchange:
+    """The messages of OAUTHBEARER: the one with the token, and the end of a failed exchange."""
+    problem = yield message
+    if problem:
+        yield b"\x01"
+        raise BadServerMessage("the server refuses the token and takes the user")
+
+
 def _plain(user: str, password: str) -> Exchange:
     yield f"\0{user}\0{password}".encode()
 
@@ -38,7 +46,8 @@ def scram(credentials: Credentials, nonce: str) -> Exchange:
     """SCRAM's messages with a nonce of printable characters without commas."""
     algorithm = _HASHES[credentials.mechanism]
     user = credentials.user.replace("=", "=3D").replace(",", "=2C")
-    client_first = f"n={user},r={nonce}"
+    extension = ",tokenauth=true" if credentials.by_token else ""
+    client_first = f"n={user},r={nonce}{extension}"
     server_first = yield f"n,,{client_first}".encode()
     given = _attributes(server_first)
     server_nonce = given.get("r", "")

@@ -9,15 +9,28 @@ from ottla.client.errors import ClientOptionError
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER: Final = "OAUTHBEARER"
+JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+"""The grant by an assertion (RFC 7523), as `sasl.oauthbearer.grant.type` names it."""
+TOKEN_AUTHENTICATION: Final = "ottla.sasl.tokenauth"
+"""Whether user and password are a delegation token's id and HMAC (KIP-48): `tokenauth` of Java's logins.
+librdkafka has no name for it."""
 _MECHANISM_NAMES: Final = ("sasl.mechanism", "sasl.mechanisms")
 
 
 class Credentials(NamedTuple):
-    """A user, the password, and the SASL mechanism that proves it."""
+    """A user, the password, and the SASL mechanism that proves it. Printed, the password is hidden.
+
+    by_token: whether they are the id and the HMAC of a delegation token.
+    """
 
     mechanism: str
     user: str
     password: str
+    by_token: bool = False
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.mechanism}, {self.user}, [hidden])"
 
 
 def security_protocol_of(properties: Mapping[str, str]) -> str:
@@ -28,24 +41,34 @@ def security_protocol_of(properties: Mapping[str, str]) -> str:
     return given.upper()
 
 
-def credentials_of(properties: Mapping[str, str]) -> Credentials | None:
-    """The user's credentials, None where no user is named. Raises ClientOptionError.
+def mechanism_of(properties: Mapping[str, str]) -> str | None:
+    """The SASL mechanism, None where none is named.
 
-    Of the two spellings of the mechanism's setting, the one that is given last wins, as in librdkafka.
+    Of the two spellings of its setting, the one that is given last wins, as in librdkafka.
     """
+    mechanisms = [value for name, value in properties.items() if name in _MECHANISM_NAMES]
+    return mechanisms[-1] if mechanisms else None
+
+
+def credentials_of(properties: Mapping[str, str]) -> Credentials | None:
+    """The user's credentials, None where no user is named. Raises ClientOptionError."""
     user, password = properties.get("sasl.username"), properties.get("sasl.password")
     if user is None and password is None:
         return None
     if user is None or password is None:
         raise ClientOptionError("sasl.username and sasl.password go together")
-    mechanisms = [value for name, value in properties.items() if name in _MECHANISM_NAMES]
-    mechanism = mechanisms[-1] if mechanisms else "none"
-    if mechanism not in MECHANISMS:
+    mechanism = mechanism_of(properties)
+    if mechanism is None or mechanism not in MECHANISMS:
         raise ClientOptionError(
             f"sasl.username and sasl.password go with a sasl.mechanism of {', '.join(MECHANISMS)},"
-            f" not {mechanism}"
+            f" not {mechanism or 'none'}"
         )
-    return Credentials(mechanism, user, password)
+    return Credentials(mechanism, user, password, mechanism != "PLAIN" and is_by_token(properties))
+
+
+def is_by_token(properties: Mapping[str, str]) -> bool:
+    """Whether the credentials are those of a delegation token."""
+    return str(properties.get(TOKEN_AUTHENTICATION, "")).strip().lower() == "true"
 
 
 def checks_host_names(properties: Mapping[str, str]) -> bool:

@@ -20,7 +20,7 @@ _CONTROL: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
 class JaasError(ValueError):
-    """The text is no JAAS configuration. The message does not repeat it: it holds passwords."""
+    """The text is no JAAS configuration. The message repeats no word of it: any may be part of a password."""
 
 
 class Login(NamedTuple):
@@ -49,16 +49,16 @@ def _login(tokens: list[tuple[str, str]]) -> Login:
     module = _take(tokens, "word", "the class of a login module")
     flag = _take(tokens, "word", "a flag").lower()
     if flag not in FLAGS:
-        raise JaasError(f"the flag behind {module} is not one of {', '.join(FLAGS)}")
+        raise JaasError(f"the flag behind the login module is not one of {', '.join(FLAGS)}")
     options: dict[str, str] = {}
     while tokens and tokens[0] != ("mark", ";"):
-        name = _take(tokens, "word", "an option of " + module)
-        _expect(tokens, "=", f"'=' behind the option {name}")
+        name = _take(tokens, "word", f"option {len(options) + 1} of the login module")
+        _expect(tokens, "=", f"'=' behind the name of option {len(options) + 1}")
         kind, value = tokens.pop(0) if tokens else ("", "")
         if kind not in ("word", "quoted"):
-            raise JaasError(f"the option {name} of {module} has no value")
+            raise JaasError(f"option {len(options) + 1} of the login module has no value")
         options[name] = value
-    _expect(tokens, ";", f"';' behind {module} and its options")
+    _expect(tokens, ";", "';' behind the login module and its options")
     return Login(module, flag, options)
 
 

@@ -36,6 +36,13 @@ if TYPE_CHECKING:
     from ottla.protocol.fields import Decoder, Encoder
 
 ZERO_UUID: Final = uuid.UUID(int=0)
+_SECRET_FIELDS: Final = frozenset({"auth_bytes", "hmac", "salted_password", "server_key", "stored_key"})
+"""The fields of credentials, by their names in any message: hidden where one is printed."""
+_SECRET_FIELDS_OF: Final = {
+    "AlterableConfig": frozenset({"value"}),  # a broker's setting may be a password
+    "ConfigRecord": frozenset({"value"}),
+    "EnvelopeRequest": frozenset({"request_data"}),
+}
 
 
 def int8(
@@ -259,7 +266,11 @@ class Struct(metaclass=StructMeta):
 
     def __repr__(self) -> str:
         cls = struct_class(self)
-        shown = [f"{field.name}={getattr(self, field.name)!r}" for field in cls.FIELDS]
+        hidden = _SECRET_FIELDS | _SECRET_FIELDS_OF.get(cls.__name__, frozenset())
+        shown = [
+            f"{field.name}={'[hidden]' if field.name in hidden else repr(getattr(self, field.name))}"
+            for field in cls.FIELDS
+        ]
         if self.unknown_tagged_fields:
             shown.append(f"unknown_tagged_fields={self.unknown_tagged_fields!r}")
         return f"{cls.__name__}({', '.join(shown)})"

@@ -202,9 +202,8 @@ class CallerProxies:
 def caller_settings(settings: Settings, credentials: BasicCredentials) -> Settings:
     """The settings of a proxy that acts as this caller."""
     own = {"sasl.username": credentials.name, "sasl.password": credentials.password}
-    return settings.changed(
-        {CLIENT_PREFIX + name: text for name, text in own.items()}, (f"{CLIENT_PREFIX}sasl.jaas.config",)
-    )
+    left_out = tuple(f"{CLIENT_PREFIX}{name}" for name in ("sasl.jaas.config", "ottla.sasl.tokenauth"))
+    return settings.changed({CLIENT_PREFIX + name: text for name, text in own.items()}, left_out)
 
 
 def login_of(settings: Settings) -> Login:
@@ -242,11 +241,12 @@ def _require_passwords(settings: Settings) -> None:
     own = caller_settings(settings, BasicCredentials("name", "password"))
     access = ClusterAccess(own[BOOTSTRAP_SERVERS], own.with_prefix(CLIENT_PREFIX))
     try:
-        credentials = access.connection().credentials
+        by_password = access.connection().by_password
     except ClientOptionError as problem:
         raise settings.refusal(asked, f"the settings {CLIENT_PREFIX}*: {problem}") from None
-    if credentials is None:
-        needed = f"{CLIENT_PREFIX}security.protocol=SASL_SSL or SASL_PLAINTEXT"
+    if not by_password:
+        protocol, mechanism = f"{CLIENT_PREFIX}security.protocol", f"{CLIENT_PREFIX}sasl.mechanism"
+        needed = f"{protocol}=SASL_SSL or SASL_PLAINTEXT, and {mechanism}=PLAIN or SCRAM"
         raise settings.refusal(asked, f"it needs {needed}, by which passwords go to the brokers")
 
 

@@ -157,12 +157,15 @@ def _holder(claims: Mapping[str, Any], rules: TokenRules, now_seconds: float) ->
         raise BadToken("The token has no end (exp)")
     if now_seconds >= expires + skew:
         raise BadToken("The token has expired")
-    for name in ("nbf", "iat"):
-        begins = _instant(claims, name)
-        if begins is None and name == "iat" and rules.requires_issued_at:
-            raise BadToken("The token does not say when it was made (iat)")
-        if begins is not None and now_seconds < begins - skew:
-            raise BadToken(f"The token is not valid yet ({name})")
+    begins = _instant(claims, "nbf")
+    if begins is not None and now_seconds < begins - skew:
+        raise BadToken("The token is not valid yet (nbf)")
+    # As in Kafka, this one may lie ahead: RFC 7519 gives no rule for it.
+    made = _instant(claims, "iat")
+    if made is None and rules.requires_issued_at:
+        raise BadToken("The token does not say when it was made (iat)")
+    if any(each is not None and expires < each for each in (begins, made)):
+        raise BadToken("The token has its end (exp) before its beginning")
     if rules.issuer is not None and claims.get("iss") != rules.issuer:
         raise BadToken("The token is of another issuer (iss)")
     if rules.audiences and not rules.audiences.intersection(_texts(claims.get("aud"))):

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import quote_plus, unquote, urlencode, urlsplit
 
 from ottla.security.bearer_tokens import MAX_TOKEN_CHARACTERS
 from ottla.security.provider_http import FETCH_SECONDS, ask, is_allowed_url, read_bounded
@@ -69,23 +69,35 @@ class ClientCredentials:
         """A new token. Raises TokenUnavailable."""
         client_id, secret = self.client_id, self.client_secret
         if self.encodes_credentials:
-            client_id, secret = quote(client_id, safe=""), quote(secret, safe="")
+            client_id, secret = quote_plus(client_id), quote_plus(secret)
         basic = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
         form = {"grant_type": "client_credentials"}
         if self.scope:
             form["scope"] = self.scope
-        headers = {"Accept": "application/json", "Content-Type": _FORM, "Authorization": f"Basic {basic}"}
-        try:
-            answer = ask(self.url, headers, urlencode(form).encode(), self.ca_location, self.timeout_seconds)
-            token = json.loads(answer)["access_token"]
-            if not isinstance(token, str):
-                raise TypeError
-            return _checked(token)
-        except (OSError, http.client.HTTPException) as problem:
-            reason = getattr(problem, "reason", None) or problem
-            raise TokenUnavailable(f"{self.url}: {reason}") from None
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise TokenUnavailable(f"{self.url}: the answer has no access_token") from None
+        headers = {"Authorization": f"Basic {basic}"}
+        return request_token(self.url, form, headers, self.ca_location, self.timeout_seconds)
+
+
+def request_token(
+    url: str,
+    form: Mapping[str, str],
+    headers: Mapping[str, str],
+    ca_location: str | None,
+    timeout_seconds: float,
+) -> str:
+    """The token with which a provider answers a form (RFC 6749, 5.1); blocks. Raises TokenUnavailable."""
+    sent = {"Accept": "application/json", "Content-Type": _FORM, **headers}
+    try:
+        answer = ask(url, sent, urlencode(form).encode(), ca_location, timeout_seconds)
+        token = json.loads(answer)["access_token"]
+        if not isinstance(token, str):
+            raise TypeError
+        return _checked(token)
+    except (OSError, http.client.HTTPException) as problem:
+        reason = getattr(problem, "reason", None) or problem
+        raise TokenUnavailable(f"{url}: {reason}") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise TokenUnavailable(f"{url}: the answer has no access_token") from None
 
 
 def token_file(url: str) -> Path | None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.sasl import BadServerMessage, exchange, scram
+from ottla.client.sasl import BadServerMessage, bearer, exchange, scram
 from ottla.client.security import Credentials
 
 # RFC 7677, section 3.
@@ -122,3 +122,31 @@ def test_the_nonce_is_drawn_anew() -> None:
     firsts = {next(exchange(RFC_USER)) for _ in range(10)}
     assert len(firsts) == 10
     assert all(set(first.decode()) <= set(string.printable) for first in firsts)
+
+
+def test_a_delegation_token_is_told_in_the_first_message_and_is_signed_with_it() -> None:
+    credentials = Credentials("SCRAM-SHA-256", "id", "hmac", by_token=True)
+    steps = exchange(credentials)
+    first = next(steps)
+    assert first.endswith(b",tokenauth=true")
+    nonce = first.decode().split("r=", 1)[1].removesuffix(",tokenauth=true")
+    salt = b"salt"
+    server_first = f"r={nonce}server,s={base64.b64encode(salt).decode()},i=4096".encode()
+    final = steps.send(server_first)
+    salted = hashlib.pbkdf2_hmac("sha256", b"hmac", salt, 4096)
+    signed = first.removeprefix(b"n,,") + b"," + server_first + b"," + final.rsplit(b",p=", 1)[0]
+    verifier = hmac.digest(hmac.digest(salted, b"Server Key", "sha256"), signed, "sha256")
+    with pytest.raises(StopIteration):
+        steps.send(b"v=" + base64.b64encode(verifier))
+
+
+def test_a_refused_bearer_token_is_acknowledged() -> None:
+    steps = bearer(b"token")
+    assert next(steps) == b"token"
+    assert steps.send(b'{"status":"invalid_token"}') == b"\x01"
+    with pytest.raises(BadServerMessage):
+        steps.send(b"")
+    steps = bearer(b"token")
+    next(steps)
+    with pytest.raises(StopIteration):
+        steps.send(b"")

@@ -51,3 +51,23 @@ def test_other_texts_are_refused_without_repeating_them(text: str) -> None:
 
 def test_options_are_not_printed() -> None:
     assert "secret" not in repr(parse_logins(f"{PLAIN} required password=secret;"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{PLAIN} required password=my hunter2;",
+        f"{PLAIN} required password=my hunter2",
+        f"{PLAIN} required hunter2=",
+        f"{PLAIN} required hunter2 = ;",
+        f'{PLAIN} required password="a" hunter2 user="b";',
+        f"{PLAIN} hunter2 required;",
+        f"hunter2 {PLAIN} required;",
+        "hunter2;",
+        'required password="hunter2',
+    ],
+)
+def test_no_word_of_a_text_that_is_none_is_repeated(text: str) -> None:
+    with pytest.raises(JaasError) as refused:
+        parse_logins(text)
+    assert "hunter2" not in str(refused.value)

@@ -276,6 +276,13 @@ def test_all_clients_of_a_caller_have_its_name_and_password() -> None:
         ({"client.sasl.mechanism": "GSSAPI"}, "go with a sasl.mechanism of PLAIN"),
         ({"producer.sasl.username": "other"}, "callers act as themselves"),
         ({"consumer.sasl.jaas.config": "other"}, "callers act as themselves"),
+        (
+            {
+                "client.sasl.mechanism": "OAUTHBEARER",
+                "client.sasl.oauthbearer.token.endpoint.url": "file:///token",
+            },
+            "client.sasl.mechanism=PLAIN or SCRAM, by which passwords go",
+        ),
         ({"admin.security.protocol": "PLAINTEXT"}, "callers act as themselves"),
         ({"authentication.roles": "admin"}, "the cluster checks passwords, and knows no roles"),
         ({"confluent.rest.auth.propagate.method": "SSL"}, "the private key of a caller is not known"),

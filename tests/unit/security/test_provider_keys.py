@@ -187,7 +187,7 @@ def test_keys_in_a_file_are_read_again_when_it_changes(
         old, new = former.token(), newer.token()
         assert (await takes(old), await takes(new)) == (True, False)
         file.write_text(newer.key_set())
-        while not await takes(new):  # noqa: ASYNC110 (nothing tells of the read but its result)
+        while not await takes(new):  # noqa: ASYNC110 - no event tells that the file was read
             await asyncio.sleep(0.001)
         assert not await takes(old)
         running.cancel()

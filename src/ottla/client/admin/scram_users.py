@@ -61,12 +61,15 @@ class Credential(NamedTuple):
 
 
 class Upsertion(NamedTuple):
-    """A password for a user and mechanism."""
+    """A password for a user and mechanism. Printed, it is hidden."""
 
     user: str
     mechanism: Mechanism
     iterations: int
     password: str
+
+    def __repr__(self) -> str:
+        return f"Upsertion({self.user}, {self.mechanism}, {self.iterations}, [hidden])"
 
 
 async def describe_users(

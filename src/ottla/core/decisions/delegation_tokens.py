@@ -7,7 +7,7 @@ Expired tokens are removed by the active controller, `delegation.token.expiry.ch
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ottla.core.decisions.decision import MAX_RECORDS_PER_REQUEST, Decision
@@ -41,7 +41,7 @@ from ottla.protocol.schema import Message
 class TokenRules:
     """The settings of delegation tokens."""
 
-    secret: bytes | None
+    secret: bytes | None = field(repr=False)
     """`delegation.token.secret.key`; None switches tokens off."""
     max_lifetime_ms: int
     expiry_time_ms: int

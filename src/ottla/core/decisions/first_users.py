@@ -25,33 +25,34 @@ _FIELDS: Final = frozenset({"name", "password", "iterations", "salt", "saltedpas
 
 
 class UnusableUser(ValueError):
-    """A user that can't be made; the message has no secret."""
+    """A user that can't be made. The message has no value: by a wrong mark, it may be the password."""
 
 
 def first_users(text: str, random_bytes: Callable[[int], bytes]) -> list[UserScramCredentialRecord]:
     """The credentials of all users of the text. Raises UnusableUser."""
     records: dict[tuple[int, str], UserScramCredentialRecord] = {}
-    position = 0
+    position = number = 0
     while position < len(text.rstrip()):
+        number += 1
+        user = f"user {number}"
         found = _USER.match(text, position)
         if found is None:
-            raise UnusableUser(
-                f"user {len(records) + 1} is not of the form SCRAM-SHA-256=[name=alice,password=secret]"
-            )
+            raise UnusableUser(f"{user} is not of the form SCRAM-SHA-256=[name=alice,password=secret]")
         position = found.end()
-        record = _record(found["mechanism"], _fields(found["fields"]), random_bytes)
+        record = _record(user, found["mechanism"], _fields(user, found["fields"]), random_bytes)
         if (record.mechanism, record.name) in records:
-            raise UnusableUser(f"{record.name} is given twice with {found['mechanism']}")
+            raise UnusableUser(f"{user} is given twice with {found['mechanism']}")
         records[record.mechanism, record.name] = record
     return list(records.values())
 
 
-def _fields(text: str) -> dict[str, str]:
+def _fields(user: str, text: str) -> dict[str, str]:
     fields: dict[str, str] = {}
     for found in _FIELD.finditer(text):
         name, value = found["name"], found["value"].strip()
         if name not in _FIELDS or name in fields:
-            raise UnusableUser(f"{name} is not known, or given twice; known are {', '.join(sorted(_FIELDS))}")
+            known = ", ".join(sorted(_FIELDS))
+            raise UnusableUser(f"{user} has a field that is not known, or given twice; known are {known}")
         if value.startswith('"'):
             value = re.sub(r"\\(.)", r"\1", value[1:-1])
         fields[name] = value
@@ -59,28 +60,28 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def _record(
-    mechanism_name: str, fields: dict[str, str], random_bytes: Callable[[int], bytes]
+    user: str, mechanism_name: str, fields: dict[str, str], random_bytes: Callable[[int], bytes]
 ) -> UserScramCredentialRecord:
     mechanism = ScramMechanism.of_name(mechanism_name)
     if mechanism is None:
         known = ", ".join(each.mechanism_name for each in ScramMechanism)
-        raise UnusableUser(f"{mechanism_name} is none of {known}")
+        raise UnusableUser(f"{user}: {mechanism_name} is none of {known}")
     name = fields.get("name")
     if not name:
-        raise UnusableUser("a user has no name")
+        raise UnusableUser(f"{user} has no name")
     given = fields.get("iterations", str(MIN_ITERATIONS))
     iterations = int(given) if given.isdecimal() and len(given) < 10 else -1
     if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
-        raise UnusableUser(f"{name} has iterations={given}: allowed are {MIN_ITERATIONS} to {MAX_ITERATIONS}")
-    salt = _decoded(name, "salt", fields["salt"]) if "salt" in fields else random_bytes(SALT_BYTES)
+        raise UnusableUser(f"{user} has wrong iterations: allowed are {MIN_ITERATIONS} to {MAX_ITERATIONS}")
+    salt = _decoded(user, "salt", fields["salt"]) if "salt" in fields else random_bytes(SALT_BYTES)
     if ("password" in fields) == ("saltedpassword" in fields):
-        raise UnusableUser(f"{name} needs a password, or a saltedpassword")
+        raise UnusableUser(f"{user} needs a password, or a saltedpassword")
     if "password" in fields:
         salted = mechanism.salted_password(fields["password"].encode(), salt, iterations)
     elif "salt" in fields:
-        salted = _decoded(name, "saltedpassword", fields["saltedpassword"])
+        salted = _decoded(user, "saltedpassword", fields["saltedpassword"])
     else:
-        raise UnusableUser(f"{name} has a saltedpassword, so it needs its salt")
+        raise UnusableUser(f"{user} has a saltedpassword, so it needs its salt")
     credential = credential_of(mechanism, salt, salted, iterations)
     return UserScramCredentialRecord(
         name=name,
@@ -92,8 +93,8 @@ def _record(
     )
 
 
-def _decoded(name: str, field: str, text: str) -> bytes:
+def _decoded(user: str, field: str, text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error:
-        raise UnusableUser(f"the {field} of {name} is no Base64") from None
+        raise UnusableUser(f"the {field} of {user} is no Base64") from None

@@ -16,15 +16,23 @@ from ottla.broker.config import STANDARD_AUTHORIZER
 from ottla.broker.controller.envelope import unwrap_response, wrap_request
 from ottla.broker.network.context import RequestContext, Session
 from ottla.broker.security.acl_authorization import AclAuthorization, java_host
-from ottla.core.security.acls import CLUSTER_NAME, AclOperation, AclPermission, ResourceType
+from ottla.core.security.acls import (
+    CLUSTER_NAME,
+    Acl,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
 from ottla.protocol.apis import ApiKey, request_class
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.headers import RequestHeader, encode_request
 from ottla.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.record_batch import NewRecord, encode_batch
 from ottla.protocol.schema import Message
 from support.clients.wire import batch, produce_request, wait_for
 from support.core.authorized_requests import GROUP_ID, TOPIC_NAME, TRANSACTIONAL_ID, errors_of, filled
-from support.nodes.authorized import ADMIN, SETTINGS, AuthorizedNode, authorized_node
+from support.nodes.authorized import ADMIN, ALICE, SETTINGS, AuthorizedNode, authorized_node
 from support.nodes.in_process import RawClient, create_topic, running_broker, until
 from support.nodes.in_process_cluster import BROKER, CONTROLLER, nodes
 
@@ -706,3 +714,131 @@ def test_a_change_is_decided_for_the_client_by_the_controller_elsewhere(tmp_path
             await cluster.until(lambda: may(context, Op.CREATE, TOPIC, "t"))
 
     asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_change_of_acls_at_one_node_counts_on_open_connections_to_others(tmp_path: Path) -> None:
+    settings = {"authorizer.class.name": STANDARD_AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
+    describe = message(ApiKey.METADATA, topics=[{"name": "t"}])
+
+    async def code(client: RawClient) -> int:
+        answer: Any = await client.call(ApiKey.METADATA, 12, describe)
+        found: int = answer.topics[0].error_code
+        return found
+
+    async def story() -> None:
+        async with nodes(tmp_path, {1: CONTROLLER, 2: BROKER, 3: BROKER}, settings) as cluster:
+            await cluster.start(1, 2, 3)
+            asked = cluster.running[2]
+            await create_topic(asked, "t", configs=None)
+            clients = [await connected(cluster.running[each]) for each in (2, 3)]
+
+            async def until_all_have(wanted: ErrorCode) -> None:
+                for client in clients:
+                    while await code(client) != wanted:  # noqa: ASYNC110
+                        await asyncio.sleep(0.001)
+
+            await until_all_have(ErrorCode.NONE)  # the topic has no ACL
+            await change_acls(asked, ApiKey.CREATE_ACLS, creations=[creation(Op.READ, principal="User:bob")])
+            await until_all_have(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            await change_acls(asked, ApiKey.CREATE_ACLS, creations=[creation(Op.DESCRIBE)])
+            await until_all_have(ErrorCode.NONE)
+            removed = [{**ANY, "principal_filter": "User:ANONYMOUS"}]
+            await change_acls(asked, ApiKey.DELETE_ACLS, filters=removed)
+            await until_all_have(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            for client in clients:
+                client.close()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+# -- checks that only a whole conversation shows ----------------------------------------------------------
+
+
+def test_records_are_acknowledged_by_a_client_that_may_read_their_topic(node: AuthorizedNode) -> None:
+    group, member = f"{GROUP_ID}-acknowledging", str(uuid.uuid4())
+    topic_id = node.topic_id
+    partition = {"partition_index": 0}
+
+    def asked(key: ApiKey, epoch: int, partitions: list[dict[str, Any]], **fields: Any) -> Any:
+        topics = [{"topic_id": topic_id, "partitions": partitions}]
+        given = {"group_id": group, "member_id": member, "share_session_epoch": epoch, "topics": topics}
+        return node.ask(message(key, **given, **fields), 1)
+
+    def fetched(epoch: int, *partitions: dict[str, Any]) -> Any:
+        sizes = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1_000, "max_records": 10, "batch_size": 10}
+        answer = asked(ApiKey.SHARE_FETCH, epoch, list(partitions), **sizes)
+        assert answer.error_code == 0
+        return answer.responses[0].partitions[0] if answer.responses else None
+
+    may_read = ((GROUP, Op.READ), (TOPIC, Op.READ), (TOPIC, Op.WRITE))
+    node.allow(*may_read)
+    join = message(
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        group_id=group,
+        member_id=member,
+        member_epoch=0,
+        subscribed_topic_names=[TOPIC_NAME],
+    )
+    wait_for(lambda: node.ask(join, 1).error_code == 0)
+    epochs = iter(range(1, 1_000))
+    assert fetched(0, partition).error_code == 0
+    acquired: list[Any] = []
+
+    def acquire() -> bool:
+        node.ask(produce_request(TOPIC_NAME, 0, batch()), 9)
+        found = fetched(next(epochs))
+        acquired.extend(found.acquired_records if found is not None else ())
+        return bool(acquired)
+
+    wait_for(acquire)
+    records = {"first_offset": acquired[0].first_offset, "last_offset": acquired[0].last_offset}
+    accepted = {**partition, "acknowledgement_batches": [{**records, "acknowledge_types": [1]}]}
+
+    node.allow(*may_read[:1])
+    refused = asked(ApiKey.SHARE_ACKNOWLEDGE, next(epochs), [accepted]).responses[0].partitions[0]
+    assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert fetched(next(epochs), accepted).acknowledge_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    node.allow(*may_read)
+    taken = asked(ApiKey.SHARE_ACKNOWLEDGE, next(epochs), [accepted]).responses[0].partitions[0]
+    assert taken.error_code == 0  # they were still to be acknowledged
+
+
+def test_a_topic_that_the_client_may_not_write_to_does_not_get_into_its_transaction(
+    node: AuthorizedNode,
+) -> None:
+    """Producing adds a partition to a transaction of the second version, whose end is then written there."""
+    name = "its-own"
+    node.allow((TOPIC, Op.DESCRIBE))
+    node.acls._authorizer.add(
+        uuid.UUID(int=99),
+        Acl(
+            ResourceType.TRANSACTIONAL_ID,
+            name,
+            PatternType.LITERAL,
+            ALICE,
+            "*",
+            Op.WRITE,
+            AclPermission.ALLOW,
+        ),
+    )
+    begin = message(ApiKey.INIT_PRODUCER_ID, transactional_id=name, transaction_timeout_ms=60_000)
+    producer = node.ask(begin, 5)
+    assert producer.error_code == 0
+    records = encode_batch(
+        [NewRecord(None, b"v", 1_700_000_000_000)],
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    produce = message(
+        ApiKey.PRODUCE,
+        transactional_id=name,
+        acks=-1,
+        timeout_ms=1_000,
+        topic_data=[{"name": TOPIC_NAME, "partition_data": [{"index": 0, "records": records}]}],
+    )
+    assert errors_of(node.ask(produce, 12)) == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    describe = message(ApiKey.DESCRIBE_TRANSACTIONS, transactional_ids=[name])
+    (state,) = node.ask(describe, 0, principal=ADMIN).transaction_states
+    assert (state.transaction_state, state.topics) == ("Empty", [])

@@ -86,6 +86,23 @@ async def log_in_by(broker: Broker, made: Any) -> tuple[RawClient, Any]:
     return client, await log_in(client, made.token_id, password, by_token=True)
 
 
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_the_requester_is_told_from_version_3_on(tmp_path: Path, version: int) -> None:
+    async def story(broker: Broker, alice: RawClient) -> None:
+        request = CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1)
+        made = await alice.call(ApiKey.CREATE_DELEGATION_TOKEN, version, request)
+        described = await alice.call(
+            ApiKey.DESCRIBE_DELEGATION_TOKEN, version, DescribeDelegationTokenRequest(owners=None)
+        )
+        (shown,) = described.tokens
+        assert made.error_code == described.error_code == 0
+        assert made.principal_name == shown.principal_name == "alice"
+        told = "alice" if version >= 3 else ""
+        assert made.token_requester_principal_name == shown.token_requester_principal_name == told
+
+    play(tmp_path, story)
+
+
 def test_a_token_is_made_shown_renewed_and_ended(tmp_path: Path) -> None:
     async def story(broker: Broker, alice: RawClient) -> None:
         made = await create(alice, ("bob",), max_lifetime_ms=3_600_000)

@@ -9,7 +9,7 @@ other rules are in `ottla.core.decisions.delegation_tokens`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.handlers.cluster.forwarding import forward
 from ottla.broker.network.context import ANONYMOUS, RequestContext
@@ -48,6 +48,9 @@ from ottla.protocol.schema import Message
 if TYPE_CHECKING:
     from ottla.broker.handlers.node import Node
 
+#: The first version of Create and Describe that tells owner and requester apart (KIP-373).
+_TELLS_REQUESTER: Final = 3
+
 
 async def pass_on(node: Node, context: RequestContext, request: Message) -> Message:
     """The active controller's answer, for a client that may ask. Raises DelegationTokenRequestNotAllowed."""
@@ -72,9 +75,10 @@ async def create(
     rules, now_ms = token_rules(node.config.layers), node.now_ms()
     token_id = token_id_of(SystemRandomness().new_id())
     requester = context.session.principal
-    return await node.controller.submit(
+    response = await node.controller.submit(
         lambda image: create_delegation_token(request, rules, requester, token_id, now_ms)
     )
+    return _as_told(context, response)
 
 
 async def renew(
@@ -116,7 +120,7 @@ async def describe(
         if owners is not None and owners.isdisjoint((token.owner, *token.renewers)):
             continue
         if _may_see(node, context, token):
-            described.append(_described(token, token_hmac(rules.secret, token.token_id)))
+            described.append(_described(context, token, token_hmac(rules.secret, token.token_id)))
     return DescribeDelegationTokenResponse(tokens=described)
 
 
@@ -160,12 +164,21 @@ def _refused_creation(
     if request.owner_principal_name:
         response.principal_type = request.owner_principal_type or ""
         response.principal_name = request.owner_principal_name
+    return _as_told(context, response)
+
+
+def _as_told(
+    context: RequestContext, response: CreateDelegationTokenResponse
+) -> CreateDelegationTokenResponse:
+    if context.api_version < _TELLS_REQUESTER:
+        response.token_requester_principal_type = response.token_requester_principal_name = ""
     return response
 
 
-def _described(token: DelegationToken, hmac: bytes) -> DescribedDelegationToken:
+def _described(context: RequestContext, token: DelegationToken, hmac: bytes) -> DescribedDelegationToken:
     owner_type, owner_name = principal_parts(token.owner)
-    requester_type, requester_name = principal_parts(token.requester)
+    tells_requester = context.api_version >= _TELLS_REQUESTER
+    requester_type, requester_name = principal_parts(token.requester) if tells_requester else ("", "")
     return DescribedDelegationToken(
         principal_type=owner_type,
         principal_name=owner_name,

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from ottla.core.security.principals import KafkaPrincipal
@@ -82,7 +82,7 @@ class BecomeAuthenticated:
 class CheckToken:
     """Check a bearer token; the verdict goes to `token_checked`."""
 
-    token: str
+    token: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from ottla.core.security.principals import KafkaPrincipal
@@ -30,7 +30,7 @@ class Authenticated:
 class TokenCheck:
     """A bearer token has to be checked before the exchange goes on."""
 
-    token: str
+    token: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
