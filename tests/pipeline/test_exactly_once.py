@@ -309,3 +309,21 @@ def test_a_query_that_is_stopped_in_a_batch_leaves_no_transaction_open(
         query.stop()
     eventually(lambda: end(committed=True) == end(committed=False), "the transaction has ended")
     assert values(kafka, sink) == []
+
+
+@WRITERS
+def test_the_failure_of_a_query_tells_no_private_key(
+    spark: SparkSession, kafka: KafkaCluster, unique_name: str, tmp_path: Path, writer: Mapping[str, Any]
+) -> None:
+    source = f"{unique_name}-in"
+    kafka.ensure_topics([Topic(source, 1)])
+    produce(kafka.bootstrap, source, [{"value": b"1"}])
+    broken = f.raise_error(f.lit("no such row")).cast("string").alias("value")
+    frame = stream_from(spark, kafka.bootstrap, source).select(source_column(), broken)
+    key = "-----BEGIN PRIVATE KEY-----\nhidden well\n-----END PRIVATE KEY-----"
+    options = {**writer, "client_options": {**writer.get("client_options", {}), "ssl.key.pem": key}}
+
+    failure = failure_of(started(frame, kafka, unique_name, tmp_path, topic="out", **options))
+
+    assert "no such row" in failure
+    assert "hidden well" not in failure

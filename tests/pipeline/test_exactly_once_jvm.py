@@ -249,7 +249,7 @@ def test_options_that_java_lacks_leave_the_writing_to_python(spark: SparkSession
     options = jvm_options(spark, replace(sink, client_options={"linger.ms": "3", "client.id": "me"}))
     assert options is not None
     assert options["producer.linger.ms"] == "3"
-    assert options["kafka.client.id"] == "me"
+    assert options["secret.kafka.client.id"] == "me"
 
 
 def test_a_ledger_of_another_writer_is_refused(spark: SparkSession, sink: SinkSettings) -> None:

@@ -6,7 +6,7 @@ import java.util.TreeMap;
 
 /** The sink's settings, as exactly_once_jvm.py writes them into the options of a query's writer. */
 public final class SinkOptions {
-    private static final String CLIENT = "kafka.";
+    private static final String CLIENT = "secret.kafka.";
     private static final String PRODUCER = "producer.";
 
     final String bootstrap;

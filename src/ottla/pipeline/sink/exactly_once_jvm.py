@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Final
 from ottla.client.access import ClusterAccess
 from ottla.client.errors import ClientOptionError
 from ottla.pipeline.sink.exactly_once_ledger import ledger_topic
-from ottla.pipeline.sink.exactly_once_settings import CLASSES_PROPERTY, SinkSettings
+from ottla.pipeline.sink.exactly_once_settings import (
+    CLASSES_PROPERTY,
+    SECRET_CLIENT_OPTION_PREFIX,
+    SinkSettings,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JVM_FORMAT: Final = "ottla.pipeline.ExactlyOnceKafka"
-_CLIENT: Final = "kafka."
 _PRODUCER: Final = "producer."
 _PRODUCER_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -76,6 +79,6 @@ def java_options(settings: SinkSettings) -> dict[str, str] | None:
         "ottla.topic": settings.topic,
         "ottla.ledger": ledger_topic(settings.query_name),
         "ottla.transaction.timeout.ms": str(settings.transaction_timeout_ms),
-        **{_CLIENT + name: value for name, value in client.items()},
+        **{SECRET_CLIENT_OPTION_PREFIX + name: value for name, value in client.items()},
         **{_PRODUCER + name: value for name, value in producer.items()},
     }
