@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from support.clients.confluent import create_topic, read_all
+from support.clients.encrypting import encryption
 from support.clients.record_commands import RecordRun, consumed, run
 from support.servers.ottla_broker import OttlaBroker
 from support.servers.services import ServiceProcess
@@ -127,6 +128,27 @@ def test_values_that_do_not_fit_are_named_by_their_line(
     assert (stopped.code, len(stopped.lines)) == (1, 2)
     assert f"{topic}-0 offset 2: the value can't be decoded as avro" in stopped.err
     assert consume(broker, registry, topic, "--value-format", "auto")[2] == "plain"
+
+
+def test_nothing_is_written_in_the_clear_where_a_rule_encrypts(
+    broker: OttlaBroker, registry: ServiceProcess, unique_name: str
+) -> None:
+    topic = create_topic(broker.bootstrap, unique_name)
+    client = SchemaRegistryClient({"url": registry.url})
+    for form, schema_type, schema in (
+        ("json_schema", "JSON", JSON_SCHEMA),
+        ("protobuf", "PROTOBUF", PROTOBUF),
+    ):
+        subject = f"{topic}-{form}"
+        schema_id = client.register_schema(subject, Schema(schema, schema_type, [], None, encryption(topic)))
+        refused = produce(broker, registry, topic, "--schema-id", str(schema_id), input=b'{"id": 1}\n')
+        assert refused.code == 1 and "encrypt (ENCRYPT)" in refused.err, refused.err
+    framed = b"\0" + schema_id.to_bytes(4, "big") + b"\0\x08\x01"
+    assert run(broker.bootstrap, "produce", topic, input=framed).code == 0
+    words = ("--registry", registry.url, "--exit", "--value-format")
+    stopped = run(broker.bootstrap, "consume", topic, *words, "protobuf")
+    assert stopped.code == 1 and "encrypt (ENCRYPT)" in stopped.err
+    assert run(broker.bootstrap, "consume", topic, *words, "bytes").lines == [framed]
 
 
 @pytest.mark.long

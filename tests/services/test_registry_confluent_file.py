@@ -40,11 +40,12 @@ schema.registry.group.id=confluent-file
         posted = httpx.post(f"{urls[1]}/subjects/s/versions", json={"schema": '"int"'}, timeout=20)
         assert posted.status_code == 200, posted.text
         assert httpx.get(f"{urls[0]}/subjects", timeout=20).json() == ["s"]
+        assert httpx.get(f"{urls[0]}/dek-registry/v1/keks", timeout=20).json() == []
     finally:
         if server.running:
             server.stop()
     log = log_path.read_text()
-    for name in ("metadata.encoder.secret", "resource.extension.class", "kafkastore.interceptor.classes"):
+    for name in ("metadata.encoder.secret", "kafkastore.interceptor.classes"):
         assert name in log
 
 

@@ -8,6 +8,7 @@ signed. Addresses are read once: they can't be changed while the node runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, TypeVar
 
 from ottla.broker.sasl_logins import for_mechanism, jaas_login, jaas_setting_name
@@ -18,6 +19,7 @@ from ottla.core.settings import broker_settings
 from ottla.core.settings.config_layers import BrokerLayers
 from ottla.security.bearer_tokens import TokenRules, UnusableKeys
 from ottla.security.key_set_source import KeySetSource
+from ottla.security.token_assertions import Assertion, AssertionFile, AssertionGrant, SignedAssertion
 from ottla.security.token_source import (
     ClientCredentials,
     TokenFile,
@@ -40,9 +42,15 @@ LOGIN_HANDLERS: Final = frozenset(
     {f"{_PACKAGE}.OAuthBearerLoginCallbackHandler", f"{_PACKAGE}.secured.OAuthBearerLoginCallbackHandler"}
 )
 JWT_VALIDATORS: Final = frozenset({f"{_PACKAGE}.DefaultJwtValidator", f"{_PACKAGE}.BrokerJwtValidator"})
+JWT_BEARER: Final = f"{_PACKAGE}.JwtBearerJwtRetriever"
 JWT_RETRIEVERS: Final = frozenset(
-    f"{_PACKAGE}.{name}"
-    for name in ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever")
+    (
+        *(
+            f"{_PACKAGE}.{name}"
+            for name in ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever")
+        ),
+        JWT_BEARER,
+    )
 )
 ALLOWED_URLS: Final = string.optional(
     "org.apache.kafka.sasl.oauthbearer.allowed.urls", "Addresses of https that may be used."
@@ -179,7 +187,11 @@ def retrieval_problem(layers: BrokerLayers, listener_name: str) -> Problem | Non
     if path is None:
         if not is_token_endpoint(url):
             return setting.name, "it must be https://HOST…, or file:///PATH"
-        if not all(_client(layers, listener_name)):
+        if _sends_assertions(layers, listener_name):
+            problem = _assertion_problem(layers, listener_name)
+            if problem is not None:
+                return problem
+        elif not all(_client(layers, listener_name)):
             name = broker_settings.SASL_OAUTHBEARER_CLIENT_CREDENTIALS_CLIENT_ID.name
             return name, "this node gets tokens for it and sasl.oauthbearer.client.credentials.client.secret"
     return _allowed_problem(layers, setting.name, url, None if path is None else str(path))
@@ -194,7 +206,67 @@ def token_source(layers: BrokerLayers, listener_name: str) -> TokenSource:
     options = jaas_options(layers, listener_name)
     client_id, secret = _client(layers, listener_name)
     scope = _value(layers, listener_name, broker_settings.SASL_OAUTHBEARER_SCOPE) or options.get("scope")
-    return ClientCredentials(url, client_id, secret, scope, options.get(_TRUSTSTORE))
+    ca_location = options.get(_TRUSTSTORE)
+    if not _sends_assertions(layers, listener_name):
+        return ClientCredentials(url, client_id, secret, scope, ca_location)
+    is_grant = _is_jwt_bearer(layers, listener_name)
+    named = None if is_grant else client_id or None
+    return AssertionGrant(url, _assertion(layers, listener_name), not is_grant, named, scope, ca_location)
+
+
+def _is_jwt_bearer(layers: BrokerLayers, listener_name: str) -> bool:
+    return _value(layers, listener_name, broker_settings.SASL_OAUTHBEARER_JWT_RETRIEVER_CLASS) == JWT_BEARER
+
+
+def _sends_assertions(layers: BrokerLayers, listener_name: str) -> bool:
+    """Whether assertions are exchanged for tokens (KIP-1139), or stand for this node's secret (KIP-1258)."""
+    return _is_jwt_bearer(layers, listener_name) or any(
+        _value(layers, listener_name, setting) is not None
+        for setting in (
+            broker_settings.SASL_OAUTHBEARER_ASSERTION_FILE,
+            broker_settings.SASL_OAUTHBEARER_ASSERTION_CLAIM_ISS,
+        )
+    )
+
+
+def _assertion_problem(layers: BrokerLayers, listener_name: str) -> Problem | None:
+    used: tuple[Setting[str | None], ...] = (broker_settings.SASL_OAUTHBEARER_ASSERTION_FILE,)
+    if not _value(layers, listener_name, used[0]):
+        key: Setting[str | None] = broker_settings.SASL_OAUTHBEARER_ASSERTION_PRIVATE_KEY_FILE
+        if not _value(layers, listener_name, key):
+            return key.name, f"assertions are signed with it; it or {used[0].name} is needed"
+        used = (key, broker_settings.SASL_OAUTHBEARER_ASSERTION_TEMPLATE_FILE)
+    for setting in used:
+        path = _value(layers, listener_name, setting)
+        if path and (problem := _allowed_problem(layers, setting.name, path, path)) is not None:
+            return problem
+    return None
+
+
+def _assertion(layers: BrokerLayers, listener_name: str) -> Assertion:
+    def value(setting: Setting[T]) -> T:
+        return _value(layers, listener_name, setting)
+
+    file = value(broker_settings.SASL_OAUTHBEARER_ASSERTION_FILE)
+    if file:
+        return AssertionFile(Path(file))
+    claims = {
+        "aud": value(broker_settings.SASL_OAUTHBEARER_ASSERTION_CLAIM_AUD),
+        "iss": value(broker_settings.SASL_OAUTHBEARER_ASSERTION_CLAIM_ISS),
+        "sub": value(broker_settings.SASL_OAUTHBEARER_ASSERTION_CLAIM_SUB),
+    }
+    passphrase = value(broker_settings.SASL_OAUTHBEARER_ASSERTION_PRIVATE_KEY_PASSPHRASE)
+    template = value(broker_settings.SASL_OAUTHBEARER_ASSERTION_TEMPLATE_FILE)
+    return SignedAssertion(
+        Path(value(broker_settings.SASL_OAUTHBEARER_ASSERTION_PRIVATE_KEY_FILE) or ""),
+        value(broker_settings.SASL_OAUTHBEARER_ASSERTION_ALGORITHM).upper(),
+        None if passphrase is None else passphrase.value,
+        tuple((name, claim) for name, claim in claims.items() if claim is not None),
+        value(broker_settings.SASL_OAUTHBEARER_ASSERTION_CLAIM_EXP_SECONDS),
+        value(broker_settings.SASL_OAUTHBEARER_ASSERTION_CLAIM_NBF_SECONDS),
+        value(broker_settings.SASL_OAUTHBEARER_ASSERTION_CLAIM_JTI_INCLUDE),
+        None if template is None else Path(template),
+    )
 
 
 def _client(layers: BrokerLayers, listener_name: str) -> tuple[str, str]:

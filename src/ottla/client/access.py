@@ -38,6 +38,8 @@ COMMON_PROPERTIES: Final = frozenset(JAVA_COUNTERPARTS)
 _SECURITY_PREFIXES: Final = ("ssl.", "sasl.", "enable.ssl.", "https.")
 _TOKEN_ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 _TOKEN_PREFIXES: Final = ("sasl.oauthbearer.", "https.")
+_NOT_FOR_LIBRDKAFKA: Final = (TOKEN_AUTHENTICATION, "sasl.oauthbearer.header.urlencode")
+"""Properties that our own clients have: of a login that librdkafka can't do, or does by `oauth_cb`."""
 _SPARK_PREFIX: Final = "kafka."
 _SERVER: Final = re.compile(
     r"(?:(?P<scheme>[A-Za-z_]+)://)?(?P<host>\[[^\[\]\s]+\]|[^:\[\]\s/]+)(?::(?P<port>\d{1,5}))?"
@@ -148,13 +150,12 @@ class ClusterAccess:
             raise ClientOptionError(
                 "librdkafka's clients can't log in by a delegation token (tokenauth=true)"
             )
-        given.pop(TOKEN_AUTHENTICATION, None)
         if mechanism_of(given) == OAUTHBEARER and _TOKEN_ENDPOINT in given:
             # Its own way has neither tokens of files nor assertions in place of secrets.
             login = self._tokens.login(given)
             given = {name: value for name, value in given.items() if not name.startswith(_TOKEN_PREFIXES)}
             given["oauth_cb"] = login.for_librdkafka
-        return given
+        return {name: value for name, value in given.items() if name not in _NOT_FOR_LIBRDKAFKA}
 
     def connection(self) -> ConnectionSettings:
         """The settings of our own connections to nodes. Raises ClientOptionError for unusable ones."""

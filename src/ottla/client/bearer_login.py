@@ -7,6 +7,7 @@ assertion in its place (KIP-1258), or for an assertion alone (KIP-1139).
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -40,6 +41,7 @@ FAILURE_SECONDS: Final = 1.0
 """How long the provider is not asked again after a failure."""
 NO_END_SECONDS: Final = 300.0
 """The life that librdkafka is told of a token that does not say its end."""
+log = logging.getLogger("ottla.client")
 _PREFIX: Final = "sasl.oauthbearer."
 _ENDPOINT: Final = f"{_PREFIX}token.endpoint.url"
 _GRANT: Final = f"{_PREFIX}grant.type"
@@ -63,7 +65,11 @@ class BearerLogin:
 
     def for_librdkafka(self, _: str) -> tuple[str, float, str, dict[str, str]]:
         """An `oauth_cb` of confluent-kafka: the token, its end in seconds since 1970, no name, extensions."""
-        token = self.tokens.current(self.source)
+        try:
+            token = self.tokens.current(self.source)
+        except TokenUnavailable as problem:
+            log.warning("no token to log in with: %s", problem)  # librdkafka does not tell the reason
+            raise
         ends = expiry_seconds(token)
         return token, time.time() + NO_END_SECONDS if ends is None else ends, "", dict(self.extensions)
 
@@ -172,8 +178,8 @@ def _assertion(properties: Mapping[str, str]) -> Assertion:
         algorithm,
         properties.get(f"{_ASSERTION}private.key.passphrase"),
         tuple((name, value) for name, value in given.items() if value is not None),
-        _seconds(properties, f"{_ASSERTION}claim.exp.seconds", 300),
-        _seconds(properties, f"{_ASSERTION}claim.nbf.seconds", 60),
+        _seconds(properties, f"{_ASSERTION}claim.exp.seconds", 300, 86_400),
+        _seconds(properties, f"{_ASSERTION}claim.nbf.seconds", 60, 3600),
         _flag(properties, f"{_ASSERTION}claim.jti.include"),
         None if template is None else Path(template),
     )
@@ -191,10 +197,10 @@ def _extensions(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _seconds(properties: Mapping[str, str], name: str, default: int) -> int:
+def _seconds(properties: Mapping[str, str], name: str, default: int, most: int) -> int:
     text = properties.get(name, str(default)).strip()
-    if not text.isdecimal() or len(text) > 9:
-        raise ClientOptionError(f"{name}={text}: it is not a number of seconds")
+    if not text.isdecimal() or len(text) > 9 or int(text) > most:
+        raise ClientOptionError(f"{name}={text}: it is not a number of seconds from 0 to {most}")
     return int(text)
 
 

@@ -20,6 +20,8 @@ from ottla.registry.routes.associations import AssociationRoutes
 from ottla.registry.routes.compatibility import CompatibilityRoutes
 from ottla.registry.routes.config import ConfigRoutes
 from ottla.registry.routes.contexts import ContextRoutes
+from ottla.registry.routes.deks import DekRoutes
+from ottla.registry.routes.keks import KekRoutes
 from ottla.registry.routes.metadata import MetadataRoutes
 from ottla.registry.routes.mode import ModeRoutes
 from ottla.registry.routes.operation import MEDIA_TYPE, Operation, negotiate, routes_of
@@ -38,12 +40,16 @@ _MAX_DIGITS: Final = 10
 
 def registry_application(registry: Registry) -> ASGIApp:
     """Answers the registry's REST API."""
-    routes = [*routes_of(registry, operations_of(registry)), *document_routes()]
+    routes = [
+        *routes_of(registry, operations_of(registry)),
+        *routes_of(registry, key_operations_of(registry), registry.keys),
+        *document_routes(),
+    ]
     return _Application(registry, json_application(routes, MEDIA_TYPE))
 
 
 def operations_of(registry: Registry) -> list[Operation]:
-    """Every operation of the API, the most frequent first: routing tries one path after the other."""
+    """The operations on schemas, the most frequent first: routing tries one path after the other."""
     families = (
         SchemaRoutes(registry),
         SubjectRoutes(registry),
@@ -57,6 +63,11 @@ def operations_of(registry: Registry) -> list[Operation]:
     if registry.settings[ASSOCIATIONS_ENABLE]:
         operations += AssociationRoutes(registry).operations()
     return operations
+
+
+def key_operations_of(registry: Registry) -> list[Operation]:
+    """The operations on the keys of encrypted fields."""
+    return [*KekRoutes(registry).operations(), *DekRoutes(registry).operations()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ottla.registry.registry import Registry
 from ottla.replicated.forwarding import (
     ClientGone,
     Forwarder,
@@ -18,6 +17,7 @@ from ottla.replicated.forwarding import (
     NoPrimary,
     PrimaryUnreachable,
 )
+from ottla.replicated.place import Place
 from ottla.web.bodies import hung_up, read_body
 from ottla.web.errors import ApiError
 
@@ -29,15 +29,33 @@ FORWARDING_FAILED: Final = 50003
 NO_PRIMARY: Final = 50004
 
 
-def on_primary(registry: Registry, endpoint: Endpoint) -> Endpoint:
+class Written(Protocol):
+    """The state that an operation writes, as this instance has it."""
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether writes are decided here."""
+
+    @property
+    def place(self) -> Place:
+        """How far this instance has read which topic."""
+
+    def require_topic(self) -> None:
+        """Raises ApiError 50001 when the topic is lost; its image is still served here."""
+
+    async def forward(self, request: Request) -> Response:
+        """The primary's answer to a write that came here. Raises ApiError 50001, 50003, 50004."""
+
+
+def on_primary(written: Written, endpoint: Endpoint) -> Endpoint:
     """The endpoint of a write: answered here on the primary, by the primary otherwise."""
 
     async def here_or_there(request: Request) -> Response:
-        registry.require_topic()
-        if not registry.is_primary:
-            return await registry.forward(request)
+        written.require_topic()
+        if not written.is_primary:
+            return await written.forward(request)
         answer = await endpoint(request)
-        answer.headers.update(HEADERS.answered(request.headers, registry.place))
+        answer.headers.update(HEADERS.answered(request.headers, written.place))
         return answer
 
     return here_or_there

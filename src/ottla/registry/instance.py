@@ -20,18 +20,20 @@ from ottla.registry.core.image import RegistryImage
 from ottla.registry.core.reading import Reads
 from ottla.registry.core.records import noop
 from ottla.registry.core.writing import Writes
-from ottla.registry.forwarding import HEADERS, NO_PRIMARY, forwarded
+from ottla.registry.forwarding import HEADERS, forwarded
+from ottla.registry.key_store import KeyStore
 from ottla.registry.loss import way_out
 from ottla.registry.membership import Identity, RegistryGroup
 from ottla.registry.registry import Gone, State
 from ottla.registry.workbench import TURN_STEPS, PutOff, Workbench
+from ottla.registry.write_failures import STORE_ERROR, TIMEOUT, told_as_answers
 from ottla.replicated.background import BackgroundTasks
 from ottla.replicated.decision import Decision
-from ottla.replicated.errors import Fenced, NotPrimary, StateError, TooLarge, Unstored
+from ottla.replicated.errors import StateError, Unstored
 from ottla.replicated.forwarding import Forwarder
 from ottla.replicated.group_member import GroupMember, GroupTimes
 from ottla.replicated.leadership import Leadership
-from ottla.replicated.loss import TopicLost
+from ottla.replicated.loss import Loss, TopicLost
 from ottla.replicated.place import Place
 from ottla.replicated.preparing import TopicSpec
 from ottla.replicated.primary import Primary
@@ -40,10 +42,6 @@ from ottla.replicated.topic import OtherTopic, ReplicatedTopic
 from ottla.web.errors import ApiError, ServiceError
 
 T = TypeVar("T")
-
-STORE_ERROR: Final = 50001
-TIMEOUT: Final = 50002
-TOO_LARGE: Final = 42209
 
 THREADS_AHEAD: Final = 2
 """For work that turns put off; work that comes while all are busy waits, and ends with its client too."""
@@ -92,6 +90,7 @@ class RegistryInstance:
         member_access = access.with_client_id(f"{access.client_id}-{identity.port}")
         self._member = GroupMember(member_access, group_id, group, times)
         self._forwarder = Forwarder(self._topic, self._leadership, HEADERS, self._timeout_ms, peer_tls)
+        self.keys = KeyStore(settings, access, self._leadership, peer_tls)
         # Its own threads: those of the loop store the writes of others.
         self._ahead = ThreadPoolExecutor(THREADS_AHEAD, "registry-ahead")
         self._tasks = BackgroundTasks()
@@ -100,7 +99,7 @@ class RegistryInstance:
         return TopicSpec(
             self._topic_name,
             "schemas",
-            lambda loss: way_out(self._topic_name, loss),
+            self._way_out,
             replication_factor=self.settings[names.TOPIC_REPLICATION_FACTOR],
             end_mark=noop(),
         )
@@ -134,11 +133,18 @@ class RegistryInstance:
             raise ServiceError(f"topic {self._topic_name}: {problem}") from None
 
     async def failed(self) -> str:
-        """Wait until the topic can't be read or the group can't be joined any more; says why."""
-        return await self._tasks.ended()
+        """Wait until a topic can't be read or the group can't be joined any more; says why."""
+        ends = [asyncio.ensure_future(end) for end in (self._tasks.ended(), self.keys.failed())]
+        try:
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            return next(iter(done)).result()
+        finally:
+            for end in ends:
+                end.cancel()
 
     async def stop(self) -> None:
         """Leave the group and the cluster."""
+        await self.keys.stop()
         await self._forwarder.close()
         self._ahead.shutdown(wait=False, cancel_futures=True)
         await self._tasks.stop()
@@ -163,25 +169,13 @@ class RegistryInstance:
     async def write(self, decide: Callable[[], Decision[T]], gone: Gone | None = None) -> T:
         """See `Registry`."""
         self.require_topic()
-        try:
+        with told_as_answers(self._timeout_ms, "schema", self._way_out):
             async with asyncio.timeout(self._timeout_ms / 1000):
                 while True:
                     try:
                         return await self._primary.write(self._in_turn(decide))
                     except PutOff as put_off:
                         await self._do_ahead(put_off, gone)
-        except TimeoutError:
-            raise ApiError(500, TIMEOUT, f"The write was not stored within {self._timeout_ms} ms") from None
-        except NotPrimary:
-            raise ApiError(500, NO_PRIMARY, "This instance is not the primary") from None
-        except Fenced:
-            raise ApiError(500, NO_PRIMARY, "Another instance has become the primary") from None
-        except TopicLost as lost:
-            raise self._lost(lost) from None
-        except TooLarge:
-            raise ApiError(422, TOO_LARGE, "The schema is larger than a record of the topic may be") from None
-        except Unstored as problem:
-            raise ApiError(500, STORE_ERROR, f"The write may not have been stored: {problem}") from None
 
     def _in_turn(self, query: Callable[[], T]) -> Callable[[], T]:
         """The query with a whole allowance of steps. Raises PutOff, and the errors of the query."""
@@ -222,32 +216,29 @@ class RegistryInstance:
 
     async def forward(self, request: Request) -> Response:
         """See `Registry`."""
-        try:
-            return await forwarded(request, self._forwarder, self.settings[names.MAX_SCHEMA_BYTES])
-        except TopicLost as lost:
-            raise self._lost(lost) from None
-        except OtherTopic:
-            message = "The primary has stored the write in another topic of this name"
-            raise ApiError(500, STORE_ERROR, message) from None
+        with told_as_answers(self._timeout_ms, "schema", self._way_out):
+            try:
+                return await forwarded(request, self._forwarder, self.settings[names.MAX_SCHEMA_BYTES])
+            except OtherTopic:
+                message = "The primary has stored the write in another topic of this name"
+                raise ApiError(500, STORE_ERROR, message) from None
 
     # -- the topic's loss -------------------------------------------------------------------------------
 
     def require_topic(self) -> None:
         """See `Registry`."""
-        try:
+        with told_as_answers(self._timeout_ms, "schema", self._way_out):
             self._topic.require()
-        except TopicLost as lost:
-            raise self._lost(lost) from None
 
-    def _lost(self, lost: TopicLost) -> ApiError:
-        return ApiError(500, STORE_ERROR, way_out(self._topic_name, lost.loss))
+    def _way_out(self, loss: Loss) -> str:
+        return way_out(self._topic_name, loss)
 
     @property
     def state(self) -> State:
         """See `Registry`."""
         loss = self._topic.loss
         return State(
-            problem=None if loss is None else way_out(self._topic_name, loss),
+            problem=None if loss is None else self._way_out(loss),
             primary=self._leadership.url,
         )
 

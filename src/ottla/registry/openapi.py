@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from starlette.routing import Route
 
+from ottla.registry.openapi_keys import KEY_DESCRIPTIONS, KEY_SCHEMAS
 from ottla.registry.openapi_schemas import SCHEMAS
 from ottla.registry.routes.operation import CONSUMED, MEDIA_TYPE, PRODUCED
 from ottla.web.openapi import JSON, Contents, Description, DocumentPages, Query, document_of
@@ -20,13 +21,14 @@ PARAMETERS: Final = {
     "namespace": "The namespace of the resource; - for all",
     "name": "The name of the resource; - for all",
     "resource_id": "The id of the resource",
+    "kek": "The name of the key encryption key",
 }
 PHRASES: Final = {
     200: "OK",
     207: "The outcome of each request",
     204: "Done; there is nothing to tell",
     400: "The request is not as it should be",
-    404: "There is no such subject, version or schema",
+    404: "There is no such subject, version, schema or key",
     406: "Not in the format that was asked for",
     409: "In conflict with earlier schemas or associations",
     413: "The request is too large",
@@ -332,6 +334,7 @@ DESCRIPTIONS: Final = (
         PRODUCED,
         _TYPES,
     ),
+    *KEY_DESCRIPTIONS,
     _read("/", "Nothing: a health check", "Nothing", errors=()),
     _read("/v1/metadata/id", "Get the Kafka cluster and the registry's group", "ClusterId", errors=()),
     _read("/v1/metadata/version", "Get the version", "ServerVersion", errors=()),
@@ -349,7 +352,7 @@ def openapi_document() -> dict[str, Any]:
             "Schemas of records, by the API of Confluent's Schema Registry. Every path may have "
             "/contexts/{context} before it: its subjects are those of the context.",
             DESCRIPTIONS,
-            SCHEMAS,
+            {**SCHEMAS, **KEY_SCHEMAS},
             PARAMETERS,
             frozenset({"id"}),
             PHRASES,
@@ -379,5 +382,6 @@ def _chapter(path: str) -> str:
         "associations": "Associations",
         "associations:batchGet": "Associations",
         "associations:batchMutate": "Associations",
+        "dek-registry": "Keys of encrypted fields",
     }
     return names.get(root, "The registry itself")

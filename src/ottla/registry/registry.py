@@ -6,15 +6,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from starlette.requests import Request
-from starlette.responses import Response
-
 from ottla.config.settings import Settings
 from ottla.registry.core.image import RegistryImage
+from ottla.registry.core.keys.reading import KeyReads
+from ottla.registry.core.keys.writing import KeyWrites
 from ottla.registry.core.reading import Reads
 from ottla.registry.core.writing import Writes
+from ottla.registry.forwarding import Written
 from ottla.replicated.decision import Decision
-from ottla.replicated.place import Place
 
 T = TypeVar("T")
 
@@ -30,7 +29,28 @@ class State:
     primary: str | None
 
 
-class Registry(Protocol):
+class Keys(Written, Protocol):
+    """The keys of encrypted fields as one instance has them: a state of its own, beside that of schemas."""
+
+    async def open(self) -> None:
+        """Return when the topic of keys was read, which the first call begins; before anything else.
+
+        Raises ApiError 50001 when it can't be read, 50002 when that takes long.
+        """
+
+    @property
+    def reads(self) -> KeyReads:
+        """Queries of the keys."""
+
+    @property
+    def writes(self) -> KeyWrites:
+        """Decisions, for `write`."""
+
+    async def write(self, decide: Callable[[], Decision[T]]) -> T:
+        """As `Registry.write`."""
+
+
+class Registry(Written, Protocol):
     """One instance: its image, the queries and decisions over it, and the way to store a decision."""
 
     @property
@@ -54,22 +74,12 @@ class Registry(Protocol):
         """The id of the cluster that keeps the schemas."""
 
     @property
-    def is_primary(self) -> bool:
-        """Whether writes are decided here."""
-
-    @property
-    def place(self) -> Place:
-        """How far this instance has read which topic."""
+    def keys(self) -> Keys:
+        """The keys of encrypted fields."""
 
     @property
     def state(self) -> State:
         """Whether this instance takes writes, and which one is the primary."""
-
-    def require_topic(self) -> None:
-        """Raises ApiError 50001 when the topic is lost; its image is still served here."""
-
-    async def forward(self, request: Request) -> Response:
-        """The primary's answer to a write that came here. Raises ApiError 50001, 50003, 50004."""
 
     async def consider(self, query: Callable[[], T], gone: Gone | None = None) -> T:
         """The answer of a query that may take long, in a thread: the image stands still meanwhile.

@@ -15,6 +15,7 @@ from ottla.config.setting import (
     HIGH,
     LOW,
     MAX_INT,
+    Password,
     Setting,
     Table,
     boolean,
@@ -22,6 +23,7 @@ from ottla.config.setting import (
     choice,
     integer,
     long,
+    password,
     string,
     text_or_none,
 )
@@ -208,6 +210,67 @@ CONTEXT_DEFAULT_LIMIT: Final = integer(
 CONTEXT_MAX_LIMIT: Final = integer(
     "context.search.max.limit", MAX_INT, "The most contexts of one listing.", at_least(1), importance=LOW
 )
+KEYS_TOPIC: Final = string(
+    "dek.registry.topic",
+    "_dek_registry_keys",
+    "The topic that keeps the keys of encrypted fields, wrapped: compacted, of one partition. The first "
+    "request about keys makes it.",
+    not_empty,
+)
+MAX_KEYS: Final = integer(
+    "dek.registry.max.keys",
+    20_000,
+    "The most keys of key services, and the most versions of keys that they wrap.",
+    at_least(0),
+    importance=LOW,
+)
+LOCAL_SECRET: Final[Setting[Password | None]] = password.optional(
+    "ottla.local.kms.secret",
+    "The secret of the key service local-kms, by which the registry wraps the keys of shared key encryption "
+    "keys; by default the variable LOCAL_SECRET of the environment.",
+)
+KEK_DEFAULT_LIMIT: Final = integer(
+    "kek.search.default.limit",
+    MAX_INT,
+    "The key encryption keys of one listing that names no limit.",
+    at_least(1),
+    importance=LOW,
+)
+KEK_MAX_LIMIT: Final = integer(
+    "kek.search.max.limit",
+    MAX_INT,
+    "The highest limit that counts for a listing of key encryption keys.",
+    at_least(1),
+    importance=LOW,
+)
+DEK_SUBJECT_DEFAULT_LIMIT: Final = integer(
+    "dek.subject.search.default.limit",
+    MAX_INT,
+    "The subjects with data encryption keys of one listing that names no limit.",
+    at_least(1),
+    importance=LOW,
+)
+DEK_SUBJECT_MAX_LIMIT: Final = integer(
+    "dek.subject.search.max.limit",
+    MAX_INT,
+    "The highest limit that counts for a listing of subjects with data encryption keys.",
+    at_least(1),
+    importance=LOW,
+)
+DEK_VERSION_DEFAULT_LIMIT: Final = integer(
+    "dek.version.search.default.limit",
+    MAX_INT,
+    "The versions of a data encryption key of one listing that names no limit.",
+    at_least(1),
+    importance=LOW,
+)
+DEK_VERSION_MAX_LIMIT: Final = integer(
+    "dek.version.search.max.limit",
+    MAX_INT,
+    "The highest limit that counts for a listing of versions of a data encryption key.",
+    at_least(1),
+    importance=LOW,
+)
 MAX_SCHEMA_BYTES: Final = integer(
     "ottla.max.schema.bytes",
     1 << 20,
@@ -230,11 +293,15 @@ UNSUPPORTED: Final = merged(
             _NO_PLUGINS,
             "resource.extension.class",
             "schema.registry.resource.extension.class",
+            # In the file that Confluent ships: the keys of encrypted fields, which are always there.
+            nothing=("io.confluent.dekregistry.dekregistryresourceextension",),
+        ),
+        refusing(
+            _NO_PLUGINS,
             "init.resource.extension.class",
             "schema.providers",
             "kafkastore.update.handlers",
-            # In the file that Confluent ships: the keys of clients that encrypt fields. They get 404 here.
-            told=("io.confluent.dekregistry.dekregistryresourceextension",),
+            "dek.registry.update.handlers",
         ),
         refusing(
             "its name is inter.instance.protocol",

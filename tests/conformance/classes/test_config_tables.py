@@ -12,8 +12,9 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from ottla.client.access import ClusterAccess
 from ottla.client.errors import ClientOptionError
-from ottla.client.java_names import JAVA_ALONE, WITHOUT_PROTECTION, librdkafka_properties
+from ottla.client.java_names import JAVA_ALONE, WITHOUT_PROTECTION
 from ottla.config.setting import ConfigType, InvalidValue, Setting, UpdateMode
 from ottla.core.image.features import SUPPORTED_FEATURES
 from ottla.core.settings import client_metrics_settings, group_settings, topic_settings
@@ -213,14 +214,14 @@ def test_features(kafka: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
 def test_every_property_of_javas_clients_is_honoured_or_told(
     kafka: Mapping[str, Mapping[str, Sequence[str]]],
 ) -> None:
-    """confluent-kafka takes what is left of each after `librdkafka_properties`, or a table names it."""
+    """confluent-kafka takes what is left of each in `ClusterAccess.librdkafka`, or a table names it."""
     unknown = []
     for name, words in kafka["client"].items():
         if name in JAVA_ALONE or name in WITHOUT_PROTECTION:
             continue
         default = "x" if words[1] in ("<none>", "<required>", "") else words[1]
         try:
-            Consumer({"group.id": "g", **librdkafka_properties({name: default})}).close()
+            Consumer({"group.id": "g", **ClusterAccess("127.0.0.1:1", {name: default}).librdkafka()}).close()
         except ClientOptionError:
             continue  # told at the start
         except KafkaException as refused:

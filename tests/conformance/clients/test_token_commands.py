@@ -198,4 +198,4 @@ def test_kafkas_tool_and_clients_use_tokens(users: Users) -> None:
     assert "Completed renew operation" in renewed
     expired = users.tool("alice", "--expire", "--expiry-time-period", "-1", "--hmac", hmac)
     assert "Completed expire operation" in expired
-    assert token_id not in users.tool("alice", "--describe")
+    assert token_id not in users.tool("alice", "--describe", "--owner-principal", "User:alice")

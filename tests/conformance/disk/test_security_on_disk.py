@@ -128,8 +128,7 @@ def make_token(bootstrap: str, directory: Path) -> tuple[str, bytes]:
 
 
 def described_tokens(bootstrap: str, directory: Path) -> set[str]:
-    """The ids of alice's tokens."""
-    # Without an owner, Kafka's tool asks for the tokens of no one, and is told none.
+    """The ids of alice's tokens. Without an owner the tool asks for no owner's tokens, and is told none."""
     told = token_tool(bootstrap, directory, "--describe", "--owner-principal", "User:alice")
     return set(re.findall(r"^([\w-]{22})\s+\S+={0,2}\s+User:", told, re.MULTILINE))
 

@@ -12,12 +12,16 @@ from starlette.responses import Response
 
 from ottla.config.settings import Settings
 from ottla.config.sources import from_mapping
+from ottla.encryption.key_services import KeyServices
 from ottla.registry.core.image import RegistryImage
+from ottla.registry.core.keys.image import KeyImage
+from ottla.registry.core.keys.reading import KeyReads
+from ottla.registry.core.keys.writing import KeyWrites
 from ottla.registry.core.reading import Reads, SchemaRequest
 from ottla.registry.core.writing import Writes
 from ottla.registry.instance import default_config
 from ottla.registry.registry import Gone, State
-from ottla.registry.settings import MODE_MUTABILITY, TABLE, VALIDATE_DEFAULTS
+from ottla.registry.settings import LOCAL_SECRET, MAX_KEYS, MODE_MUTABILITY, TABLE, VALIDATE_DEFAULTS
 from ottla.replicated.decision import Decision
 from ottla.replicated.place import Place
 from ottla.replicated.records import Record
@@ -30,6 +34,57 @@ T = TypeVar("T")
 
 TOPIC_ID = uuid.UUID(int=7)
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
+
+
+class InMemoryKeys:
+    """Satisfies `Keys`; `records` is the topic."""
+
+    def __init__(self, secret: str | None = "a secret", max_keys: int = 20_000) -> None:
+        self.secret = secret
+        self.max_keys = max_keys
+        self.image = KeyImage()
+        services = KeyServices(secret)
+        self.reads = KeyReads(self.image, services)
+        self.writes = KeyWrites(self.image, self.reads, services, max_keys)
+        self.is_primary = True
+        self.records: list[tuple[Record, int]] = []
+
+    @property
+    def place(self) -> Place:
+        return Place(TOPIC_ID, (len(self.records) - 1,))
+
+    async def open(self) -> None:
+        return None
+
+    def require_topic(self) -> None:
+        return None
+
+    async def forward(self, request: Request) -> Response:
+        raise AssertionError(f"{request.url.path}: the only instance is the primary")
+
+    async def write(self, decide: Callable[[], Decision[T]]) -> T:
+        return self.apply(decide())
+
+    def apply(self, decision: Decision[T]) -> T:
+        for record in decision.records:
+            self.replay(record)
+        return decision.answer
+
+    def replay(self, record: Record) -> None:
+        timestamp_ms = FIRST_TIMESTAMP_MS + len(self.records)
+        self.records.append((record, timestamp_ms))
+        self.image.replay(record.key, record.value, timestamp_ms)
+
+    def restarted(self, *, compacted: bool = False) -> InMemoryKeys:
+        """Another instance that reads the topic: all records, or those that compaction leaves."""
+        other = InMemoryKeys(self.secret, self.max_keys)
+        last = {record.key: offset for offset, (record, _) in enumerate(self.records)}
+        for offset, (record, timestamp_ms) in enumerate(self.records):
+            if compacted and (last[record.key] != offset or record.value is None):
+                continue
+            other.records.append((record, timestamp_ms))
+            other.image.replay(record.key, record.value, timestamp_ms)
+        return other
 
 
 class InMemoryRegistry:
@@ -47,6 +102,8 @@ class InMemoryRegistry:
             self.image, default_config(self.settings), formats, self.settings[VALIDATE_DEFAULTS]
         )
         self.writes = Writes(self.image, self.reads, self.settings[MODE_MUTABILITY])
+        secret = self.settings[LOCAL_SECRET]
+        self.keys = InMemoryKeys(None if secret is None else secret.value, self.settings[MAX_KEYS])
         self.kafka_cluster_id = "in-memory-cluster"
         self.is_primary = True
         self.problem: str | None = None

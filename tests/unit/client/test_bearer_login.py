@@ -241,7 +241,9 @@ def test_all_connections_of_an_access_share_tokens_and_another_process_has_its_o
     assert copied.tokens is not again.tokens
 
 
-def test_librdkafka_and_aiokafka_get_their_tokens_from_the_same_source(tmp_path: Path) -> None:
+def test_librdkafka_and_aiokafka_get_their_tokens_from_the_same_source(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = tmp_path / "token"
     file.write_text(until(5_000_000_000))
     where = {"sasl.oauthbearer.token.endpoint.url": file.as_uri(), "sasl.oauthbearer.extensions": "a=b"}
@@ -252,6 +254,10 @@ def test_librdkafka_and_aiokafka_get_their_tokens_from_the_same_source(tmp_path:
     provider = access.aiokafka()["sasl_oauth_token_provider"]
     assert asyncio.run(provider.token()) == until(5_000_000_000)
     assert provider.extensions() == {"a": "b"}
+    file.unlink()
+    with pytest.raises(TokenUnavailable):
+        ClusterAccess("a:1", {**BASE, **where}).librdkafka()["oauth_cb"]("")
+    assert f"no token to log in with: {file}" in caplog.text
     with pytest.raises(ClientOptionError, match="Spark's Kafka client gets no bearer tokens"):
         access.java()
 

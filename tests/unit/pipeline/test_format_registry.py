@@ -14,8 +14,10 @@ from ottla.client.errors import ClientOptionError
 from ottla.pipeline import formats
 from ottla.pipeline.formats import RegistryError, SchemaRegistry
 from ottla.pipeline.formats.avro import reader
+from ottla.pipeline.formats.format import FormatError
 from ottla.pipeline.formats.framed import decode_framed
 from ottla.pipeline.formats.registry import UnknownSchema, latest_schema
+from ottla.pipeline.formats.subjects import SchemaChoice
 from ottla.schemas.model import SchemaType
 from support.registry.fake_registry import NOT_FOUND, FakeRegistry
 
@@ -51,6 +53,21 @@ def test_a_schema_is_asked_for_once_and_an_unknown_one_is_a_poison_record(fake: 
         assert errors[1] == errors[3] == "schema 9 of the payload: Schema 9 not found"
 
     assert sorted(fake.asked) == ["/schemas/ids/1", "/schemas/ids/9"]
+
+
+def test_a_schema_whose_rule_encrypts_is_neither_read_nor_written_with(fake: FakeRegistry) -> None:
+    rule = {"name": "crypt", "kind": "TRANSFORM", "type": "ENCRYPT", "mode": "WRITEREAD"}
+    fake.answer = lambda path: (
+        200,
+        {"schema": '"long"', "id": 1, "version": 1, "ruleSet": {"domainRules": [rule]}},
+    )
+    registry = SchemaRegistry(fake.url)
+    _, errors = decode(registry, [struct.pack(">bi", 0, 1) + b"\x04"])
+    assert "crypt (ENCRYPT)" in str(errors[0])
+    choice = SchemaChoice(registry, SchemaType.AVRO, subject="s")
+    found = choice.found("t", False)
+    with pytest.raises(FormatError, match=r"crypt \(ENCRYPT\)"):
+        choice.registered(found, "t", False)
 
 
 @pytest.mark.parametrize(

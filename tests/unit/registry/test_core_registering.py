@@ -468,3 +468,24 @@ def test_rules_are_checked_in_imports_too(registry: InMemoryRegistry) -> None:
     registry.apply(registry.writes.set_mode("s", "IMPORT"))
     with refused(42210):
         register(registry, "s", A, id=9, ruleSet={"domainRules": [rule("r"), rule("r")]})
+
+
+def test_a_rule_that_names_a_key_of_a_key_service_gets_a_name_for_it(registry: InMemoryRegistry) -> None:
+    arn = "arn:aws:kms:eu:1:key/a-b_c"
+    for subject, params, added in (
+        ("arn", {"encrypt.kms.key.id": arn}, {"encrypt.kek.name": "aws-kms-eu-1-key-a-b_c"}),
+        ("named", {"encrypt.kms.key.id": arn, "encrypt.kek.name": "k"}, {}),
+        ("other", {"encrypt.kms.key.id": "a b"}, {"encrypt.kek.name": "a-b"}),
+        ("none", {"encrypt.kek.name": "k"}, {}),
+    ):
+        rule = {"name": "r", "kind": "TRANSFORM", "mode": "WRITEREAD", "type": "ENCRYPT", "params": params}
+        for _ in range(2):
+            stored = registry.apply(
+                registry.writes.register(
+                    subject, request_of(avro_record("a"), ruleSet={"domainRules": [rule]})
+                )
+            )
+            assert stored.version == 1, "registered again it is the same"
+        assert stored.schema.rule_set is not None and stored.schema.rule_set.domain_rules is not None
+        of_aws = {"encrypt.kms.type": "aws-kms"} if "arn:" in str(params) else {}
+        assert stored.schema.rule_set.domain_rules[0].params == {**params, **added, **of_aws}

@@ -9,7 +9,7 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import validate
 
-from ottla.registry.app import operations_of, registry_application
+from ottla.registry.app import key_operations_of, operations_of, registry_application
 from ottla.registry.openapi import openapi_document
 from support.registry.registry_core import InMemoryRegistry
 from support.registry.registry_http import RegistryHttp
@@ -21,7 +21,9 @@ RULES = {"domainRules": [{"name": "a", "kind": "CONDITION", "mode": "WRITE", "ty
 
 @pytest.fixture
 def http() -> RegistryHttp:
-    http = RegistryHttp(registry_application(InMemoryRegistry()))
+    http = RegistryHttp(registry_application(InMemoryRegistry({"ottla.local.kms.secret": "a"})))
+    http.post("/dek-registry/v1/keks", KEK)
+    http.post("/dek-registry/v1/keks/k/deks/s", {})
     http.post(
         "/subjects/s/versions", {"schema": SCHEMA, "ruleSet": RULES, "metadata": {"properties": {"a": "b"}}}
     )
@@ -39,7 +41,9 @@ def test_the_document_is_valid() -> None:
 
 
 def test_every_route_is_in_the_document_and_the_other_way_round() -> None:
-    routed = {(each.method, each.path) for each in operations_of(InMemoryRegistry())}
+    registry = InMemoryRegistry()
+    operations = (*operations_of(registry), *key_operations_of(registry))
+    routed = {(each.method, each.path) for each in operations}
     described = {(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods}
     assert described == routed | {("GET", "/openapi.json"), ("GET", "/docs")}
 
@@ -73,7 +77,16 @@ def _closed(value: Any) -> Any:
     return closed
 
 
+KEK = {
+    "name": "k",
+    "kmsType": "local-kms",
+    "kmsKeyId": "id",
+    "shared": True,
+    "doc": "a",
+    "kmsProps": {"a": "b"},
+}
 NAMES = {
+    "kek": "k",
     "subject": "s",
     "version": "1",
     "id": "1",
@@ -109,6 +122,11 @@ def test_answers_to_reads_are_as_the_document_says(http: RegistryHttp, path: str
         ("PUT", "/associations/resources/{resource_id}", {**RESOURCE, "associations": [WEAK]}),
         ("POST", "/associations:batchGet", {"requests": [{"resourceId": "id-1"}]}),
         ("POST", "/associations:batchMutate", {"requests": [CREATE, {**CREATE, "resourceId": "id-3"}]}),
+        ("POST", "/dek-registry/v1/keks", {**KEK, "name": "l"}),
+        ("PUT", "/dek-registry/v1/keks/{kek}", {"doc": "b"}),
+        ("POST", "/dek-registry/v1/keks/{kek}/test", None),
+        ("POST", "/dek-registry/v1/keks/{kek}/deks", {"subject": "t", "algorithm": "AES256_SIV"}),
+        ("POST", "/dek-registry/v1/keks/{kek}/deks/{subject}", {"version": 2}),
         ("PUT", "/config", {"compatibility": "NONE"}),
         ("PUT", "/config/{subject}", {"normalize": True, "defaultRuleSet": RULES}),
         ("DELETE", "/config/{subject}", None),

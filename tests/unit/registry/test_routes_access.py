@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ottla.registry.app import operations_of, registry_application
+from ottla.registry.app import key_operations_of, operations_of, registry_application
 from ottla.registry.routes.access import Extent
 from ottla.web.access_rules import AccessRules, Action, parse_rules
 from ottla.web.callers import Caller, with_caller
@@ -239,13 +239,67 @@ def test_associations_of_other_subjects_are_left_out(callers: Callers) -> None:
     assert "secret" not in told.text
 
 
+def test_keys_are_had_as_their_subjects_are(callers: Callers) -> None:
+    keks, material = "/dek-registry/v1/keks", {"encryptedKeyMaterial": "YQ=="}
+    kek = {"name": "all", "kmsType": "local-kms", "kmsKeyId": "id"}
+    admin = callers.by("* admin *")
+    admin.post(keks, kek)
+    for subject in ("orders-value", "secret-value"):
+        admin.post(f"{keks}/all/deks/{subject}", material)
+    reader, writer = callers.by(READER), callers.by("User:reader write orders-*")
+    for http in (reader, writer):
+        assert http.get(f"{keks}/all")["name"] == "all"
+        assert http.get(keks) == ["all"]
+        assert http.get(f"{keks}?subjectPrefix=secret") == []
+        assert http.get(f"{keks}/all/deks") == ["orders-value"]
+        assert http.get(f"{keks}/all/deks/orders-value")["version"] == 1
+        for path in ("", "/versions", "/versions/1"):
+            assert http.refusal("GET", f"{keks}/all/deks/secret-value{path}") == DENIED
+        for path in ("/deks/secret-value", "/deks/secret-value/versions/1", "/deks/orders-value", ""):
+            assert http.refusal("DELETE", f"{keks}/all{path}") == DENIED
+        assert http.refusal("POST", f"{keks}/all/deks/secret-value", material) == DENIED
+        assert http.refusal("POST", f"{keks}/all/deks", {**material, "subject": "secret-value"}) == DENIED
+        assert http.refusal("POST", f"{keks}/all/deks/orders-value?rewrap=true", material) == DENIED
+        assert http.refusal("PUT", f"{keks}/all", {"doc": "a"}) == DENIED
+        assert http.refusal("POST", keks, {**kek, "name": "other"}) == DENIED
+        assert http.refusal("POST", f"{keks}/all/test") == DENIED
+    assert reader.refusal("POST", f"{keks}/all/deks/orders-value", {**material, "version": 2}) == DENIED
+    assert writer.post(f"{keks}/all/deks/orders-value", {**material, "version": 2})["version"] == 2
+    assert writer.post(keks, {**kek, "name": "orders-kek"})["name"] == "orders-kek"
+    nobody = callers.by("User:other read *")
+    assert nobody.refusal("GET", keks) == nobody.refusal("GET", f"{keks}/all") == DENIED
+
+
+def test_only_an_administrator_lends_the_registry_s_secret(callers: Callers) -> None:
+    keks, owner = "/dek-registry/v1/keks", callers.by("User:reader admin orders-*")
+    kek = {"name": "orders-kek", "kmsType": "local-kms", "kmsKeyId": "id"}
+    assert owner.refusal("POST", keks, {**kek, "shared": True}) == DENIED
+    owner.post(keks, kek)
+    assert owner.refusal("PUT", f"{keks}/orders-kek", {"shared": True}) == DENIED
+    callers.by("* admin *").put(f"{keks}/orders-kek", {"shared": True})
+    # a wrapped key of another subject would be unwrapped for whoever gives it as their own
+    material = {"encryptedKeyMaterial": "YQ=="}
+    assert owner.refusal("POST", f"{keks}/orders-kek/deks/orders-value", material) == DENIED
+
+
+def test_an_alias_opens_no_keys(callers: Callers) -> None:
+    keks, admin = "/dek-registry/v1/keks", callers.by("* admin *")
+    admin.post(keks, {"name": "all", "kmsType": "local-kms", "kmsKeyId": "id"})
+    admin.post(f"{keks}/all/deks/secret-value", {"encryptedKeyMaterial": "YQ=="})
+    admin.put("/config/orders-alias", {"aliasForDeks": "secret-value"})
+    assert admin.get(f"{keks}/all/deks/orders-alias")["subject"] == "secret-value"
+    http = callers.by("User:reader admin orders-*")
+    assert http.refusal("GET", f"{keks}/all/deks/orders-alias") == DENIED
+    assert http.refusal("DELETE", f"{keks}/all/deks/orders-alias") == DENIED
+
+
 def test_every_operation_that_changes_something_needs_more_than_reading(registry: InMemoryRegistry) -> None:
-    for operation in operations_of(registry):
+    for operation in (*operations_of(registry), *key_operations_of(registry)):
         changes = operation.writes or operation.method in ("PUT", "DELETE")
         if changes:
             assert operation.needs.action > Action.READ, operation
         if "{subject}" in operation.path:
-            assert operation.needs.extent in (Extent.SUBJECT, Extent.SCOPE), operation
+            assert operation.needs.extent in (Extent.SUBJECT, Extent.SCOPE, Extent.DEK), operation
 
 
 def test_without_rules_all_is_allowed(registry: InMemoryRegistry) -> None:

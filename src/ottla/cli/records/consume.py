@@ -203,8 +203,8 @@ async def consume(
         Out(sys.stdout.fileno()),
         read_committed=read_committed,
         show_control=control,
-        key_decoder=Decoder(keys, client),
-        value_decoder=Decoder(values, client),
+        key_decoder=Decoder(keys, client, "key"),
+        value_decoder=Decoder(values, client, "value"),
         most_records=num,
         counts_values=stats,
     )

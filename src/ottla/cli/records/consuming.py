@@ -156,7 +156,7 @@ class Consuming:
             if not decoder.gives_json:
                 continue
             try:
-                decoded = await decoder.decoded(keys if name == "key" else values)
+                decoded = await decoder.decoded(keys if name == "key" else values, part.partition.topic)
             except Undecodable as problem:
                 if problem.index:
                     before = columns.between(0, problem.index)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +18,7 @@ from ottla.cli.records.json_lines import BadLine, bytes_of
 from ottla.config.errors import UsageError, UserError
 
 if TYPE_CHECKING:
+    from ottla.cli.records.encryption import AvroEncryption
     from ottla.client.registry.async_client import RegistryClient
     from ottla.client.registry.lookups import RegisteredSchema
     from ottla.schemas.model import SchemaType
@@ -114,25 +115,47 @@ async def encoder(format: Format, registry: RegistryClient | None, choice: Schem
     assert registry is not None
     schema = await _schema(format, registry, choice)
     try:
+        from ottla.encryption.avro_fields import OtherShape
         from ottla.rest.records.encoding import SchemaEncoders, UnencodablePayload
     except ModuleNotFoundError as missing:
         raise _missing(missing) from None
     if format is not Format.AUTO and schema.parsed.schema_type is not _schema_type(format):
         raise UserError(f"schema {schema.id} is of the type {schema.parsed.schema_type}, not {format}")
+    encryption = await _encryption(schema, choice.subject, registry)
     try:
-        encode = SchemaEncoders().of(schema)
+        # the rules are carried out here
+        encode = SchemaEncoders().of(schema if encryption is None else replace(schema, rules=None))
     except UnencodablePayload as problem:
         raise UserError(str(problem)) from None
 
     def encoded(value: Any) -> bytes | None:
         if value is None:
             return None
+        parsed = _parsed_json(value) if isinstance(value, bytes) else value
         try:
-            return encode(_parsed_json(value) if isinstance(value, bytes) else value)
-        except UnencodablePayload as problem:
+            return encode(parsed) if encryption is None else encryption.encrypted(parsed, encode)
+        except (UnencodablePayload, OtherShape) as problem:
             raise BadInput(str(problem)) from None
+        except RecursionError:
+            raise BadInput("the value is nested too deeply") from None
 
     return encoded
+
+
+async def _encryption(
+    schema: RegisteredSchema, subject: str, registry: RegistryClient
+) -> AvroEncryption | None:
+    """The encryption that the schema's rules ask of a writer. Raises UserError where it can't be done."""
+    from ottla.cli.records.encryption import AvroEncryption
+    from ottla.client.registry.data_keys import NoKey
+    from ottla.client.registry.wire import RegistryRefusal, RegistryUnreachable
+
+    try:
+        return await AvroEncryption.to_write(schema, subject, registry)
+    except (NoKey, RegistryUnreachable) as problem:
+        raise UserError(f"values can't be written with schema {schema.id}: {problem}") from None
+    except RegistryRefusal as refusal:
+        raise UserError(f"the registry refuses the key of {subject}: {refusal.message}") from None
 
 
 def _parsed_json(text: bytes) -> Any:
@@ -190,30 +213,41 @@ def _schema_type(format: Format) -> SchemaType:
 # -- decoding ------------------------------------------------------------------------------------------------
 
 
-class Decoder:
-    """Decodes columns of keys or values to JSON; those in BYTES stay as they are."""
+@dataclass(frozen=True, slots=True)
+class _Decode:
+    """The decoder of a schema, and the encryption of a subject's values that comes before or after it."""
 
-    def __init__(self, format: Format, registry: RegistryClient | None) -> None:
+    plain: Callable[[memoryview], bytes]
+    encryption: AvroEncryption | None
+
+
+class Decoder:
+    """Decodes columns of keys or values (`part`) to JSON; those in BYTES stay as they are."""
+
+    def __init__(self, format: Format, registry: RegistryClient | None, part: str) -> None:
         self.format = format
         self._registry = registry
-        self._known: dict[int, Callable[[memoryview], bytes] | str] = {}
-        self._types: dict[int, SchemaType] = {}
+        self._part = part
+        self._known: dict[tuple[int, str], _Decode | str] = {}
 
     @property
     def gives_json(self) -> bool:
         """Whether decoded keys or values are JSON."""
         return self.format is not Format.BYTES
 
-    async def decoded(self, column: Sequence[bytes | None]) -> Sequence[bytes | None]:
-        """The column, decoded. Raises Undecodable, UserError."""
+    async def decoded(self, column: Sequence[bytes | None], topic: str) -> Sequence[bytes | None]:
+        """The column of a topic's records, decoded. Raises Undecodable, UserError."""
         match self.format:
             case Format.BYTES:
                 return column
             case Format.JSON:
                 return [text if text is None else _json_or_raise(text, at) for at, text in enumerate(column)]
-        return [None if text is None else await self._framed(text, at) for at, text in enumerate(column)]
+        return [
+            None if text is None else await self._framed(text, at, topic) for at, text in enumerate(column)
+        ]
 
-    async def _framed(self, text: bytes, at: int) -> bytes:
+    async def _framed(self, text: bytes, at: int, topic: str) -> bytes:
+        from ottla.client.registry.wire import RegistryUnreachable
         from ottla.schemas import framing
 
         is_auto = self.format is Format.AUTO
@@ -223,40 +257,49 @@ class Decoder:
             if is_auto:
                 return _any_json(text)
             raise Undecodable(str(problem), at) from None
-        decode = self._known.get(schema_id)
+        decode = self._known.get((schema_id, topic))
         if decode is None:
-            decode = self._known[schema_id] = await self._found(schema_id)
+            decode = self._known[schema_id, topic] = await self._found(schema_id, f"{topic}-{self._part}")
         if isinstance(decode, str):
             if is_auto:
                 return _any_json(text)
             raise Undecodable(decode, at)
         try:
-            return decode(data)
+            if decode.encryption is None:
+                return decode.plain(data)
+            return await decode.encryption.decrypted(data, decode.plain)
+        except RegistryUnreachable as problem:
+            raise UserError(str(problem)) from None
         except Exception as problem:  # the libraries of the formats raise many kinds
             if is_auto:
                 return _any_json(text)
             reason = str(problem) or type(problem).__name__
             raise Undecodable(f"schema {schema_id}: {reason[:300]}", at) from None
 
-    async def _found(self, schema_id: int) -> Callable[[memoryview], bytes] | str:
+    async def _found(self, schema_id: int, subject: str) -> _Decode | str:
         """The decoder of a schema, or why there is none."""
         assert self._registry is not None
         try:
-            from ottla.rest.consumers.decoding import SchemaDecoders, UndecodablePayload
+            from ottla.cli.records.encryption import AvroEncryption
+            from ottla.client.registry.data_keys import NoKey
+            from ottla.rest.consumers.decoding import UndecodablePayload, decoder_of, schema_of
             from ottla.web.errors import ApiError
         except ModuleNotFoundError as missing:
             raise _missing(missing) from None
         try:
-            schema_type, decode = await SchemaDecoders(self._registry).find(schema_id)
-        except UndecodablePayload as problem:
+            schema = await schema_of(self._registry, schema_id)
+            encryption = AvroEncryption.to_read(schema, subject, self._registry)
+            decode = decoder_of(schema if encryption is None else replace(schema, rules=None))
+        except (UndecodablePayload, NoKey) as problem:
             return str(problem)
         except ApiError as problem:
             raise UserError(str(problem)) from None
         except ModuleNotFoundError as missing:
             raise _missing(missing) from None
+        schema_type = schema.parsed.schema_type
         if self.format is not Format.AUTO and schema_type is not _schema_type(self.format):
             return f"schema {schema_id} is of the type {schema_type}, not {self.format}"
-        return decode
+        return _Decode(decode, encryption)
 
 
 def _json_or_raise(text: bytes, at: int) -> bytes:

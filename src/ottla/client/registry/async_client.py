@@ -6,8 +6,8 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import httpx
@@ -29,6 +29,8 @@ from ottla.schemas.format import InvalidSchema, ParsedSchema
 from ottla.schemas.formats import format_of
 from ottla.schemas.model import SchemaType
 
+T = TypeVar("T")
+
 LOOKUPS_AT_ONCE: Final = 8
 
 
@@ -41,6 +43,7 @@ class RegistryClient:
         transport: httpx.AsyncBaseTransport | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.access = access
         self._lookups = Lookups(access, clock=clock)
         headers = {"accept": MEDIA_TYPE}
         if access.authorization is not None:
@@ -75,6 +78,10 @@ class RegistryClient:
         """The version of `subject` that has this schema, None when none has."""
         return (await self._told(self._lookups.version_under(schema, subject))).version
 
+    async def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The answer to any request; nothing of it is kept."""
+        return await self._answered(Asking(self._lookups.ask(method, path, body)))
+
     async def close(self) -> None:
         """Close all connections."""
         await self._client.aclose()
@@ -89,15 +96,17 @@ class RegistryClient:
             return asking.answer
         asking.close()
         async with self._under_way.setdefault(question.key, asyncio.Lock()), self._turns:
-            asking = Asking(self._lookups.steps(question))
-            while asking.step is not None:
-                try:
-                    result = await self._done(asking.step)
-                except (Unanswered, InvalidSchema) as problem:
-                    asking.fail(problem)
-                else:
-                    asking.go_on(result)
-            return asking.answer
+            return await self._answered(Asking(self._lookups.steps(question)))
+
+    async def _answered(self, asking: Asking[T]) -> T:
+        while asking.step is not None:
+            try:
+                result = await self._done(asking.step)
+            except (Unanswered, InvalidSchema) as problem:
+                asking.fail(problem)
+            else:
+                asking.go_on(result)
+        return asking.answer
 
     async def _done(self, step: Step) -> tuple[int, bytes] | ParsedSchema | None:
         match step:

@@ -15,7 +15,7 @@ import hashlib
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from ottla.client.registry.cache import Cache
 from ottla.client.registry.wire import (
@@ -28,7 +28,7 @@ from ottla.client.registry.wire import (
     shown,
 )
 from ottla.schemas.format import InvalidSchema, ParsedSchema
-from ottla.schemas.model import SchemaType
+from ottla.schemas.model import Metadata, RuleSet, SchemaType
 
 T = TypeVar("T")
 
@@ -92,12 +92,17 @@ Key: TypeAlias = tuple[str | int | bytes, ...]
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema with its id; with `subject` and `version` where the question named a subject."""
+    """A schema with its id; with `subject` and `version` where the question named a subject.
+
+    rules, metadata: those that the registry keeps with it.
+    """
 
     id: int
     parsed: ParsedSchema
     subject: str | None = None
     version: int | None = None
+    rules: RuleSet | None = None
+    metadata: Metadata | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,22 +113,22 @@ class Question:
     steps: Callable[[], Steps[RegisteredSchema]]
 
 
-class Asking:
+class Asking(Generic[T]):
     """A question under way.
 
     step: the next step to do, None once `answer` is there. The constructor, `go_on` and `fail` raise
         RegistryRefusal and RegistryUnreachable.
     """
 
-    def __init__(self, steps: Steps[RegisteredSchema]) -> None:
+    def __init__(self, steps: Steps[T]) -> None:
         self.step: Step | None = None
         self._steps = steps
-        self._answer: RegisteredSchema | None = None
+        self._answer: T | None = None
         self._take(lambda: next(steps))
 
     @property
-    def answer(self) -> RegisteredSchema:
-        """The schema that the question asked for."""
+    def answer(self) -> T:
+        """The schema that the question asked for, or the answer of another request."""
         assert self._answer is not None, "there are steps left"
         return self._answer
 
@@ -194,6 +199,10 @@ class Lookups:
         kept = self._cache.recall(question.key)
         return kept if kept is not None else (yield from question.steps())
 
+    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Steps[dict[str, Any]]:
+        """The steps to the answer of any request, which is not kept."""
+        return self._asked(method, path, body)
+
     # -- the questions' steps --------------------------------------------------------------------------
 
     def _by_id(self, schema_id: int) -> Steps[RegisteredSchema]:
@@ -204,7 +213,9 @@ class Lookups:
             if self._unknown_seconds and refusal.is_told and refusal.status == 404:
                 self._cache.keep(key, refusal, self._unknown_seconds)
             raise
-        found = RegisteredSchema(schema_id, (yield from self._parsed(answer)))
+        found = RegisteredSchema(
+            schema_id, (yield from self._parsed(answer)), None, None, *_kept_with(answer)
+        )
         self._keep(key, found)
         return found
 
@@ -223,7 +234,8 @@ class Lookups:
         body = {"schema": text, "schemaType": schema_type.value}
         answer = yield from self._asked("POST", f"/subjects/{quoted(subject)}", body)
         parsed = yield from self._parsed(answer)
-        found = RegisteredSchema(_whole(answer, "id"), parsed, subject, _whole(answer, "version"))
+        schema_id, version = _whole(answer, "id"), _whole(answer, "version")
+        found = RegisteredSchema(schema_id, parsed, subject, version, *_kept_with(answer))
         self._keep(_text_key(subject, schema_type, text), found)
         return found
 
@@ -249,9 +261,10 @@ class Lookups:
         schema_id = _whole(answer, "id")
         known = self._recall_id(schema_id)
         parsed = known.parsed if known is not None else (yield from self._parsed(answer))
-        found = RegisteredSchema(schema_id, parsed, subject, _optional_whole(answer, "version"))
+        number = _optional_whole(answer, "version")
+        found = RegisteredSchema(schema_id, parsed, subject, number, *_kept_with(answer))
         self._keep(key, found, LATEST_SECONDS if version == "latest" else None)
-        self._keep(("id", schema_id), RegisteredSchema(schema_id, parsed))
+        self._keep(("id", schema_id), replace(found, subject=None, version=None))
         return found
 
     def _recall_id(self, schema_id: int) -> RegisteredSchema | None:
@@ -346,6 +359,20 @@ def _references_in(answer: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         ]
     except (KeyError, TypeError):
         raise UnusableAnswer("the registry's answer has references of another shape") from None
+
+
+def _kept_with(answer: Mapping[str, Any]) -> tuple[RuleSet | None, Metadata | None]:
+    """The rules and the metadata of an answer. Raises UnusableAnswer: a rule must not be overlooked."""
+    rules, metadata = answer.get("ruleSet"), answer.get("metadata")
+    try:
+        return (
+            None if rules is None else RuleSet.from_json(rules),
+            None if metadata is None else Metadata.from_json(metadata),
+        )
+    except ValueError as problem:
+        raise UnusableAnswer(
+            f"the registry's answer has rules or metadata of another shape: {problem}"
+        ) from None
 
 
 def _version_path(subject: str, version: str) -> str:

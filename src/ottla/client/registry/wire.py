@@ -24,6 +24,7 @@ _PROPERTIES: Final = {
     "ssl.ca.location": "ca_location",
     "ssl.certificate.location": "certificate_location",
     "ssl.key.location": "key_location",
+    "rule.executors._default_.param.secret": "local_secret",
 }
 
 
@@ -69,7 +70,8 @@ class RegistryRefusal(Exception):
 class RegistryAccess:
     """A registry's address, and the client's credentials. Several instances, by commas, are tried in turn.
 
-    user_info: `user:password`. attempts: how often each instance is asked before the question fails.
+    user_info: `user:password`. local_secret: of the key service local-kms. attempts: how often each instance
+    is asked before the question fails.
     """
 
     url: str
@@ -78,6 +80,7 @@ class RegistryAccess:
     ca_location: str | None = None
     certificate_location: str | None = None
     key_location: str | None = field(default=None, repr=False)
+    local_secret: str | None = field(default=None, repr=False)
     timeout_seconds: float = 10.0
     attempts: int = 5
 
@@ -107,6 +110,7 @@ class RegistryAccess:
             known.get("ca_location"),
             known.get("certificate_location"),
             known.get("key_location"),
+            known.get("local_secret"),
         )
 
     @property

@@ -11,6 +11,7 @@ from pyspark.sql.types import DataType
 
 from ottla.client.registry.cache import Cache
 from ottla.client.registry.lookups import RegisteredSchema
+from ottla.client.registry.rules import read_obstacle
 from ottla.pipeline.formats.arrow_udf import nullable_throughout
 from ottla.pipeline.formats.format import FormatError, in_one_line
 from ottla.pipeline.formats.registry import RegistryError, SchemaRegistry, UnknownSchema, schema_by_id
@@ -84,7 +85,11 @@ def _reader(
     key = registry, schema_type, schema_id, reader_key
     kept = _readers.recall(key)
     if kept is None:
-        kept = reader_of(schema_by_id(registry, schema_id, schema_type))
+        schema = schema_by_id(registry, schema_id, schema_type)
+        obstacle = read_obstacle(schema.rules)
+        if obstacle is not None:
+            raise Poison(obstacle)
+        kept = reader_of(schema)
         _readers.keep(key, kept)
     return kept
 

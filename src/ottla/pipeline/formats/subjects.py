@@ -10,6 +10,7 @@ import enum
 from dataclasses import dataclass
 
 from ottla.client.registry.lookups import RegisteredSchema
+from ottla.client.registry.rules import write_obstacle
 from ottla.pipeline.formats.format import FormatError
 from ottla.pipeline.formats.registry import SchemaRegistry, UnknownSchema, latest_schema, registered_schema
 from ottla.schemas.format import InvalidSchema, ParsedSchema
@@ -58,7 +59,7 @@ class SchemaChoice:
     def registered(self, bound: BoundSchema, topic: str, is_key: bool) -> BoundSchema:
         """The schema to write with, with its id in the registry. Raises FormatError."""
         if bound.schema_id is not None:
-            return bound
+            return bound.writable()
         assert self.text is not None
         parsed = parse_schema(self.schema_type, self.text)
         subject = self.subject_for(topic, is_key, parsed.name)
@@ -71,7 +72,7 @@ class SchemaChoice:
                 f"the schema is not registered under the subject {subject}, and auto_register is off "
                 f"({unknown})"
             ) from None
-        return _bound(found, subject)
+        return _bound(found, subject).writable()
 
     def subject_for(self, topic: str | None, is_key: bool, record_name: str | None) -> str:
         """The subject's name. Raises FormatError if the schema or the topic that would name it is missing."""
@@ -93,12 +94,22 @@ class SchemaChoice:
 
 @dataclass(frozen=True, slots=True)
 class BoundSchema:
-    """A schema that can be used without the registry: `text` is complete, with its references inlined."""
+    """A schema that can be used without the registry: `text` is complete, with its references inlined.
+
+    obstacle: why no record can be written with it, or None.
+    """
 
     text: str
     subject: str | None
     version: int | None
     schema_id: int | None = None
+    obstacle: str | None = None
+
+    def writable(self) -> BoundSchema:
+        """This schema. Raises FormatError if its rules are none that a query can carry out."""
+        if self.obstacle is not None:
+            raise FormatError(f"schema {self.schema_id}: {self.obstacle}")
+        return self
 
     def describe(self, name: str) -> str:
         if self.subject is None:
@@ -121,4 +132,5 @@ def self_contained(parsed: ParsedSchema) -> str:
 
 
 def _bound(found: RegisteredSchema, subject: str) -> BoundSchema:
-    return BoundSchema(self_contained(found.parsed), subject, found.version, found.id)
+    text, obstacle = self_contained(found.parsed), write_obstacle(found.rules)
+    return BoundSchema(text, subject, found.version, found.id, obstacle)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from ottla.registry.core.configuration import Config
 from ottla.registry.core.contexts import DEFAULT_CONTEXT, context_of, relative_to
+from ottla.registry.core.record_fields import UnreadableRecord
 from ottla.registry.core.records import (
     DEFAULT_TENANT,
     HIGHEST_ID_TENANT,
@@ -25,7 +26,6 @@ from ottla.registry.core.records import (
     NoopKey,
     SchemaKey,
     SubjectKey,
-    UnreadableRecord,
     read_association,
     read_config,
     read_deleted_version,

@@ -19,16 +19,13 @@ import orjson
 
 from ottla.registry.core.configuration import Config
 from ottla.registry.core.contexts import normal_subject, scope_of
+from ottla.registry.core.record_fields import UnreadableRecord, integer_in, object_of, text_in
 from ottla.replicated.records import Record
 from ottla.schemas.model import MAX_VERSION, Schema
 
 DEFAULT_TENANT: Final = "default"
 HIGHEST_ID_TENANT: Final = "ottla-highest-id"
 MAX_ID: Final = 2**31 - 1
-
-
-class UnreadableRecord(ValueError):
-    """A record that is not one of the registry's; the message says why."""
 
 
 class Mode(enum.StrEnum):
@@ -240,23 +237,25 @@ def highest_id_record(context: str, schema_id: int) -> Record:
 
 def read_key(data: bytes) -> Key:
     """Raises UnreadableRecord."""
-    key = _object(data, "key")
+    key = object_of(data, "key")
     match key.get("keytype"):
         case "SCHEMA":
-            version = _integer(key, "version", MAX_VERSION)
-            return SchemaKey(normal_subject(_text(key, "subject")), version)
+            version = integer_in(key, "version", MAX_VERSION)
+            return SchemaKey(normal_subject(text_in(key, "subject")), version)
         case "CONFIG" | "MODE" as keytype:
-            subject = None if key.get("subject") is None else _text(key, "subject")
+            subject = None if key.get("subject") is None else text_in(key, "subject")
             return SubjectKey(keytype, scope_of(subject))
         case "DELETE_SUBJECT" | "CLEAR_SUBJECT" as keytype:
-            return SubjectKey(keytype, normal_subject(_text(key, "subject")))
+            return SubjectKey(keytype, normal_subject(text_in(key, "subject")))
         case "CONTEXT":
-            tenant = DEFAULT_TENANT if key.get("tenant") is None else _text(key, "tenant")
-            return ContextKey(tenant, _text(key, "context"))
+            tenant = DEFAULT_TENANT if key.get("tenant") is None else text_in(key, "tenant")
+            return ContextKey(tenant, text_in(key, "context"))
         case "ASSOC":
             names = ("resourceName", "resourceNamespace", "resourceType", "associationType")
-            name, namespace, resource_type, kind = (_text(key, each) for each in names)
-            return AssociationKey(name, namespace, resource_type, kind, normal_subject(_text(key, "subject")))
+            name, namespace, resource_type, kind = (text_in(key, each) for each in names)
+            return AssociationKey(
+                name, namespace, resource_type, kind, normal_subject(text_in(key, "subject"))
+            )
         case "NOOP":
             return NoopKey()
         case keytype:
@@ -265,12 +264,12 @@ def read_key(data: bytes) -> Key:
 
 def read_schema(data: bytes) -> SchemaValue:
     """Raises UnreadableRecord."""
-    value = _object(data, "value")
+    value = object_of(data, "value")
     deleted = value.get("deleted")
     if deleted is not None and not isinstance(deleted, bool):
         raise UnreadableRecord("deleted is neither true nor false")
     try:
-        return SchemaValue(_integer(value, "id", MAX_ID), Schema.from_json(value), deleted is True)
+        return SchemaValue(integer_in(value, "id", MAX_ID), Schema.from_json(value), deleted is True)
     except ValueError as problem:
         raise UnreadableRecord(str(problem)) from None
 
@@ -278,7 +277,7 @@ def read_schema(data: bytes) -> SchemaValue:
 def read_config(data: bytes) -> Config:
     """Raises UnreadableRecord."""
     try:
-        return Config().merged(_object(data, "value"))
+        return Config().merged(object_of(data, "value"))
     except ValueError as problem:
         raise UnreadableRecord(str(problem)) from None
 
@@ -288,8 +287,8 @@ def read_association(key: AssociationKey, data: bytes, timestamp_ms: int) -> Ass
 
     Raises UnreadableRecord.
     """
-    value = _object(data, "value")
-    lifecycle = _text(value, "lifecycle")
+    value = object_of(data, "value")
+    lifecycle = text_in(value, "lifecycle")
     created_ms = value.get("createTs")
     if lifecycle not in Lifecycle.__members__:
         raise UnreadableRecord(f"no lifecycle is called {lifecycle}")
@@ -297,10 +296,10 @@ def read_association(key: AssociationKey, data: bytes, timestamp_ms: int) -> Ass
         raise UnreadableRecord("its createTs is no number")
     return Association(
         key.subject,
-        _text(value, "guid"),
+        text_in(value, "guid"),
         key.resource_name,
         key.resource_namespace,
-        _text(value, "resourceId"),
+        text_in(value, "resourceId"),
         key.resource_type,
         key.association_type,
         Lifecycle(lifecycle),
@@ -311,7 +310,7 @@ def read_association(key: AssociationKey, data: bytes, timestamp_ms: int) -> Ass
 
 def read_mode(data: bytes) -> Mode:
     """Raises UnreadableRecord."""
-    mode = _text(_object(data, "value"), "mode")
+    mode = text_in(object_of(data, "value"), "mode")
     if mode not in Mode.__members__:
         raise UnreadableRecord(f"no mode is called {mode}")
     return Mode(mode)
@@ -319,12 +318,12 @@ def read_mode(data: bytes) -> Mode:
 
 def read_deleted_version(data: bytes) -> int:
     """The highest version that a DELETE_SUBJECT record deletes. Raises UnreadableRecord."""
-    return _integer(_object(data, "value"), "version", MAX_VERSION)
+    return integer_in(object_of(data, "value"), "version", MAX_VERSION)
 
 
 def read_highest_id(data: bytes) -> int:
     """Raises UnreadableRecord."""
-    text = _text(_object(data, "value"), "context")
+    text = text_in(object_of(data, "value"), "context")
     schema_id = int(text) if text.isdecimal() and len(text) <= 10 else 0
     if not 1 <= schema_id <= MAX_ID:
         raise UnreadableRecord(f"no id is {text[:20]}")
@@ -337,27 +336,3 @@ def _key(keytype: str, magic: int, **fields: str | int) -> dict[str, Any]:
 
 def _json(content: Mapping[str, Any]) -> bytes:
     return orjson.dumps(content)
-
-
-def _object(data: bytes, part: str) -> dict[str, Any]:
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError as problem:
-        raise UnreadableRecord(f"its {part} is no JSON: {problem}") from None
-    if not isinstance(value, dict):
-        raise UnreadableRecord(f"its {part} is no JSON object")
-    return value
-
-
-def _text(found: Mapping[str, Any], name: str) -> str:
-    value = found.get(name)
-    if not isinstance(value, str):
-        raise UnreadableRecord(f"its {name} is no text")
-    return value
-
-
-def _integer(found: Mapping[str, Any], name: str, highest: int) -> int:
-    value = found.get(name)
-    if type(value) is not int or not 1 <= value <= highest:
-        raise UnreadableRecord(f"its {name} is no number from 1 to {highest}")
-    return value

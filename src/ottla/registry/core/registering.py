@@ -32,7 +32,7 @@ from ottla.registry.core.image import RegistryImage, StoredSchema
 from ottla.registry.core.matching import Prepared, find_registered, prepare
 from ottla.registry.core.reading import Reads, SchemaRequest
 from ottla.registry.core.records import MAX_ID, Mode, SchemaKey, context_record, schema_record
-from ottla.registry.core.rules import check_rules
+from ottla.registry.core.rules import check_rules, with_key_names
 from ottla.registry.core.schema_tags import ALL, changed_text
 from ottla.registry.core.tags import NO_CHANGES, TagChanges, TagRequest
 from ottla.replicated.decision import Decision
@@ -62,6 +62,8 @@ class Registering:
         latest = next(self._image.newest_first(name), None)
         request = self._with_tags(name, request, latest)
         check_rules(request.schema.rule_set)
+        rules = with_key_names(request.schema.rule_set)
+        request = replace(request, schema=replace(request.schema, rule_set=rules))
         mode = self._reads.scoped.mode(name)
         normalize = normalize or bool(config.normalize)
         prepared = prepare(self._reads.parser, name, request.schema, normalize, new=False)

@@ -57,6 +57,13 @@ class Scoped:
         config = self._image.config(scope_of(name))
         return name if config is None or not config.alias else relative_to(name, config.alias)
 
+    def actual_of_keys(self, subject: str) -> str:
+        """The subject whose data encryption keys this name means; `aliasForDeks` goes before `alias`."""
+        name = normal_subject(subject)
+        config = self._image.config(scope_of(name)) if split_subject(name)[1] else None
+        alias = None if config is None else config.alias_for_deks or config.alias
+        return relative_to(name, alias) if alias else name
+
 
 def _completed(config: Config, other: Config) -> Config:
     absent = {

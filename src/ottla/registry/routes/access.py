@@ -37,6 +37,10 @@ class Extent(enum.Enum):
     """To the configuration or mode of the path's very subject or context."""
     CONTEXT = enum.auto()
     """To the path's context."""
+    KEK = enum.auto()
+    """To the path's key encryption key, whose name counts as a subject's does."""
+    DEK = enum.auto()
+    """To the data encryption keys of the path's subject, or of the subject that it stands for there."""
     SOME = enum.auto()
     """To the things that the caller may have: the endpoint leaves the others out."""
     ALL = enum.auto()
@@ -58,6 +62,12 @@ WRITE_SUBJECT: Final = Need(Action.WRITE, Extent.SUBJECT)
 ADMIN_SUBJECT: Final = Need(Action.ADMIN, Extent.SUBJECT)
 READ_SCOPE: Final = Need(Action.READ, Extent.SCOPE)
 ADMIN_SCOPE: Final = Need(Action.ADMIN, Extent.SCOPE)
+WRITE_SOME: Final = Need(Action.WRITE, Extent.SOME)
+WRITE_KEK: Final = Need(Action.WRITE, Extent.KEK)
+ADMIN_KEK: Final = Need(Action.ADMIN, Extent.KEK)
+READ_DEK: Final = Need(Action.READ, Extent.DEK)
+WRITE_DEK: Final = Need(Action.WRITE, Extent.DEK)
+ADMIN_DEK: Final = Need(Action.ADMIN, Extent.DEK)
 ADMIN_CONTEXT: Final = Need(Action.ADMIN, Extent.CONTEXT)
 ADMIN_ALL: Final = Need(Action.ADMIN, Extent.ALL)
 
@@ -83,6 +93,12 @@ def require(request: Request, registry: Registry, need: Need) -> None:
             allowed = grants.allow_prefix if scope.endswith(":") else grants.allow
             if allowed(action, scope):
                 return
+        case Extent.KEK:
+            require_name(request, action, path_text(request, "kek"))
+            return
+        case Extent.DEK:
+            require_name(request, action, key_subject_of(request, registry))
+            return
         case Extent.CONTEXT:
             context = path_text(request, "context").strip(":")
             if grants.allow_prefix(action, in_context(context, "")):
@@ -104,6 +120,23 @@ def _require_subject(request: Request, registry: Registry, action: Action, subje
     if action is Action.READ and actual not in names and grants.allow(action, actual):
         raise subject_not_found(subject)
     raise _denied(request, action, f"subject {subject}")
+
+
+def require_name(request: Request, action: Action, name: str) -> None:
+    """Raises ApiError 40301 if the caller may not do this to the subject, or the key, of this very name."""
+    if not grants_of(request.scope).allow(action, name):
+        raise _denied(request, action, name)
+
+
+def require_all(request: Request, action: Action, purpose: str) -> None:
+    """Raises ApiError 40301 if the caller may not do this to everything, as `purpose` takes."""
+    if not grants_of(request.scope).allow_all(action):
+        raise _denied(request, action, f"everything, which {purpose} takes")
+
+
+def key_subject_of(request: Request, registry: Registry) -> str:
+    """The subject whose data encryption keys the path's subject means."""
+    return registry.reads.scoped.actual_of_keys(subject_of(request))
 
 
 def require_references(request: Request, registry: Registry, subject: str, wanted: SchemaRequest) -> None:

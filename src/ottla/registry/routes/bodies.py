@@ -148,8 +148,8 @@ async def mode_request(request: Request, registry: Registry) -> str:
     return (_text(await json_object(request, registry, _MODE_FIELDS), "mode") or "").upper()
 
 
-async def json_object(request: Request, registry: Registry, known: Collection[str]) -> dict[str, Any]:
-    """The body as an object that has these fields at most. 400, 413, 422."""
+async def json_object(request: Request, registry: Registry, known: Collection[str] | None) -> dict[str, Any]:
+    """The body as an object that has these fields at most, or any (None). 400, 413, 422."""
     data = await read_body(request, registry.settings[MAX_SCHEMA_BYTES])
     if not data.strip():
         raise ApiError(422, 422, "The request's body must not be empty")
@@ -158,7 +158,7 @@ async def json_object(request: Request, registry: Registry, known: Collection[st
         raise ApiError(422, 422, "The request's body must not be null")
     if not isinstance(body, dict):
         raise wrong_body("it must be an object")
-    if request.headers.get(ACCEPT_UNKNOWN, "").lower() != "true":
+    if known is not None and request.headers.get(ACCEPT_UNKNOWN, "").lower() != "true":
         unknown = next((name for name in body if name not in known), None) or _unknown(body, _INNER_FIELDS)
         if unknown is not None:
             raise ApiError(422, 422, f"Unrecognized field: {unknown[:100]}")

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ottla.registry.forwarding import Endpoint, on_primary
-from ottla.registry.registry import Registry
+from ottla.registry.registry import Keys, Registry
 from ottla.registry.routes.access import Need, require
 from ottla.web import media_types
 from ottla.web.application import error_answer, json_answer
@@ -38,13 +38,18 @@ class Operation:
     writes: bool = False
 
 
-def routes_of(registry: Registry, operations: Iterable[Operation]) -> list[Route]:
-    """A route for each path, in the order in which paths are first named."""
+def routes_of(registry: Registry, operations: Iterable[Operation], keys: Keys | None = None) -> list[Route]:
+    """A route for each path, in the order in which paths are first named.
+
+    keys: the state that the operations read and write; without it that of schemas.
+    """
     by_path: dict[str, dict[str, Endpoint]] = {}
     for operation in operations:
         endpoint = operation.endpoint
         if operation.writes:
-            endpoint = on_primary(registry, endpoint)
+            endpoint = on_primary(registry if keys is None else keys, endpoint)
+        if keys is not None:
+            endpoint = _opened(keys, endpoint)
         methods = by_path.setdefault(operation.path, {})
         assert operation.method not in methods, operation
         methods[operation.method] = _negotiated(registry, operation.needs, endpoint)
@@ -76,6 +81,14 @@ def _by_method(endpoints: dict[str, Endpoint]) -> Endpoint:
         return await endpoints[method](request)
 
     return chosen
+
+
+def _opened(keys: Keys, endpoint: Endpoint) -> Endpoint:
+    async def after_opening(request: Request) -> Response:
+        await keys.open()
+        return await endpoint(request)
+
+    return after_opening
 
 
 def _negotiated(registry: Registry, needs: Need, endpoint: Endpoint) -> Endpoint:

@@ -43,6 +43,8 @@ def _in_context(context: str, parts: list[str], query: bytes) -> tuple[str, byte
             parts = [parts[0], _qualified(subject, qualifier), *rest]
         case ["compatibility" | "associations", "subjects", subject, *rest]:
             parts = [parts[0], "subjects", _qualified(subject, qualifier), *rest]
+        case ["dek-registry", "v1", "keks", kek, "deks", subject, *rest]:
+            parts = [*parts[:3], kek, "deks", _qualified(subject, qualifier), *rest]
         case ["config" | "mode"] if qualifier:
             parts = [parts[0], quote(qualifier, safe="")]
     return "/" + "/".join(parts), query

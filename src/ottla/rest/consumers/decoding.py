@@ -27,6 +27,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from ottla.client.registry.async_client import RegistryClient
 from ottla.client.registry.lookups import RegisteredSchema
+from ottla.client.registry.rules import read_obstacle
 from ottla.client.registry.wire import RegistryRefusal, RegistryUnreachable
 from ottla.rest.consumers.consumer_settings import DataFormat
 from ottla.rest.records.encoding import HasMessages
@@ -100,23 +101,36 @@ class SchemaDecoders:
 
     async def find(self, schema_id: int) -> tuple[SchemaType, Decode]:
         """A schema's decoder. Raises UndecodablePayload for an unknown id, ApiError 408 if none answers."""
-        try:
-            schema = await self._schemas.by_id(schema_id)
-        except RegistryRefusal as refusal:
-            if refusal.status == 404:
-                raise UndecodablePayload(f"There is no schema {schema_id}: {refusal.message}") from None
-            raise ApiError(408, 40801, f"Schema registration or lookup failed: {refusal.message}") from None
-        except RegistryUnreachable as problem:
-            raise ApiError(408, 40801, f"Schema registration or lookup failed: {problem}") from None
-        try:
-            found = schema.parsed.schema_type, _MAKERS[schema.parsed.schema_type](schema)
-        except Exception as problem:
-            raise UndecodablePayload(f"Schema {schema_id} can't be read with: {_reason(problem)}") from None
+        schema = await schema_of(self._schemas, schema_id)
+        found = schema.parsed.schema_type, decoder_of(schema)
         self._kept[schema_id] = found
         self._kept.move_to_end(schema_id)
         if len(self._kept) > KEPT_DECODERS:
             self._kept.popitem(last=False)
         return found
+
+
+async def schema_of(schemas: RegistryClient, schema_id: int) -> RegisteredSchema:
+    """The schema of an id. Raises UndecodablePayload if there is none, ApiError 408 if none answers."""
+    try:
+        return await schemas.by_id(schema_id)
+    except RegistryRefusal as refusal:
+        if refusal.status == 404:
+            raise UndecodablePayload(f"There is no schema {schema_id}: {refusal.message}") from None
+        raise ApiError(408, 40801, f"Schema registration or lookup failed: {refusal.message}") from None
+    except RegistryUnreachable as problem:
+        raise ApiError(408, 40801, f"Schema registration or lookup failed: {problem}") from None
+
+
+def decoder_of(schema: RegisteredSchema) -> Decode:
+    """The decoder of payloads with this schema. Raises UndecodablePayload."""
+    obstacle = read_obstacle(schema.rules)
+    if obstacle is not None:
+        raise UndecodablePayload(f"Schema {schema.id} can't be read with: {obstacle}")
+    try:
+        return _MAKERS[schema.parsed.schema_type](schema)
+    except Exception as problem:
+        raise UndecodablePayload(f"Schema {schema.id} can't be read with: {_reason(problem)}") from None
 
 
 class RecordDecoder:

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, cast
 import orjson
 
 from ottla.client.registry.lookups import RegisteredSchema
+from ottla.client.registry.rules import write_obstacle
 from ottla.rest.records.avro_encoding import JsonEncoder, NotCompiled, compiled
 from ottla.schemas import framing
 from ottla.schemas.format import ParsedSchema
@@ -124,6 +125,9 @@ class SchemaEncoders:
         if kept is not None and kept[0] is schema.parsed:
             self._kept.move_to_end(schema.id)
             return kept[1]
+        obstacle = write_obstacle(schema.rules)
+        if obstacle is not None:
+            raise UnencodablePayload(f"values can't be written with schema {schema.id}: {obstacle}")
         encode = _MAKERS[schema.parsed.schema_type](schema)
         self._kept[schema.id] = schema.parsed, encode
         if len(self._kept) > KEPT_ENCODERS:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -170,7 +170,7 @@ class RecordRequests:
             found = await self._schemas.by_id(_whole(schema_id, "schema_id"))
             subject = subject or strategy.subject(self._topic, is_key, found.parsed.name)
             version = await self._schemas.version_under(found, subject)
-            return RegisteredSchema(found.id, found.parsed, subject if version else None, version)
+            return replace(found, subject=subject if version else None, version=version)
         if text is not None:
             if embedded is None or type(text) is not str:
                 raise ApiError(400, 400, "schema must be a text, and type must say of which format it is.")
