@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,17 @@ from ottla.pipeline.sink.exactly_once import (
     write_batch_exactly_once,
     write_exactly_once,
 )
-from support.clients.confluent import produce
+from support.clients.confluent import eventually, produce
+from support.pipeline.pipeline_kills import PYTHON_SINK
 from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.spark
 QUERY_TIMEOUT_SECONDS = 90
+WRITERS = pytest.mark.parametrize(
+    "writer",
+    [{}, {"client_options": PYTHON_SINK}, {"as_data_source": True}],
+    ids=["jvm", "python", "data-source"],
+)
 
 
 @pytest.fixture
@@ -65,9 +72,9 @@ def forget_last_commit(checkpoint: Path) -> None:
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("as_data_source", [False, True], ids=["batches", "data-source"])
+@WRITERS
 def test_every_column_of_a_row_arrives(
-    spark: SparkSession, kafka: KafkaCluster, unique_name: str, tmp_path: Path, as_data_source: bool
+    spark: SparkSession, kafka: KafkaCluster, unique_name: str, tmp_path: Path, writer: Mapping[str, Any]
 ) -> None:
     source, sink, other = (f"{unique_name}-{end}" for end in ("in", "out", "other"))
     kafka.ensure_topics([Topic(source, 2), Topic(sink, 3), Topic(other, 1)])
@@ -89,7 +96,7 @@ def test_every_column_of_a_row_arrives(
         ).alias("headers"),
     )
 
-    finish(started(frame, kafka, unique_name, tmp_path, topic=sink, as_data_source=as_data_source))
+    finish(started(frame, kafka, unique_name, tmp_path, topic=sink, **writer))
 
     written = {message.value(): message for message in kafka.read(sink)}
     assert len(written) == 29
@@ -111,9 +118,9 @@ def test_every_column_of_a_row_arrives(
     assert javas == {key: partition for key, partition in placed.items() if key}
 
 
-@pytest.mark.parametrize("as_data_source", [False, True], ids=["batches", "data-source"])
+@WRITERS
 def test_a_repeated_batch_writes_only_missing_rows(
-    spark: SparkSession, kafka: KafkaCluster, unique_name: str, tmp_path: Path, as_data_source: bool
+    spark: SparkSession, kafka: KafkaCluster, unique_name: str, tmp_path: Path, writer: Mapping[str, Any]
 ) -> None:
     """One task committed, another failed; on the replay Spark numbers the tasks the other way round.
 
@@ -137,7 +144,7 @@ def test_a_repeated_batch_writes_only_missing_rows(
             unique_name,
             tmp_path,
             topic=sink,
-            as_data_source=as_data_source,
+            **writer,
         )
 
     assert "broken" in failure_of(attempt(0))
@@ -154,8 +161,9 @@ def test_a_repeated_batch_writes_only_missing_rows(
     assert len(reset_sink(kafka.bootstrap, unique_name)) == partitions
 
 
+@WRITERS
 def test_rows_that_break_off_are_not_taken_for_all(
-    spark: SparkSession, kafka: KafkaCluster, unique_name: str, tmp_path: Path
+    spark: SparkSession, kafka: KafkaCluster, unique_name: str, tmp_path: Path, writer: Mapping[str, Any]
 ) -> None:
     """A failure before the sink closes the worker's input in the middle, which looks like its end."""
     source, sink = f"{unique_name}-in", f"{unique_name}-out"
@@ -170,10 +178,10 @@ def test_rows_that_break_off_are_not_taken_for_all(
         .alias("value"),
     )
 
-    assert "broken" in failure_of(started(broken, kafka, unique_name, tmp_path, topic=sink))
+    assert "broken" in failure_of(started(broken, kafka, unique_name, tmp_path, topic=sink, **writer))
     assert values(kafka, sink) == []
     whole = read.select(source_column(), "value")
-    finish(started(whole, kafka, unique_name, tmp_path, topic=sink))
+    finish(started(whole, kafka, unique_name, tmp_path, topic=sink, **writer))
 
     assert values(kafka, sink) == [b"%d" % i for i in range(count)]
 
@@ -256,3 +264,66 @@ def test_frames_that_cannot_be_written_exactly_once_are_refused(
         writer.options(asyncProgressTrackingEnabled=True)
     with pytest.raises(SinkError, match="asynchronous progress tracking"):
         writer.option("asyncProgressTrackingEnabled", "true")
+
+
+def test_a_query_goes_from_one_writer_to_the_other(
+    spark: SparkSession, kafka: KafkaCluster, unique_name: str, tmp_path: Path
+) -> None:
+    """A batch that Python has written and Spark has not finished is skipped by the JVM, and vice versa."""
+    source, sink = f"{unique_name}-in", f"{unique_name}-out"
+    kafka.ensure_topics([Topic(source, 2), Topic(sink, 1)])
+    frame = stream_from(spark, kafka.bootstrap, source).select("value", source_column())
+    by_jvm: Mapping[str, Any] = {}
+    by_python = {"client_options": PYTHON_SINK}
+
+    for number, (first, second) in enumerate([(by_python, by_jvm), (by_jvm, by_python)] * 2):
+        rows = [{"value": b"%d %d" % (number, i), "partition": i % 2} for i in range(20)]
+        produce(kafka.bootstrap, source, rows)
+        finish(started(frame, kafka, unique_name, tmp_path, topic=sink, **first))
+        forget_last_commit(tmp_path)
+        finish(started(frame, kafka, unique_name, tmp_path, topic=sink, **second))
+
+    assert Counter(values(kafka, sink)) == Counter(b"%d %d" % (n, i) for n in range(4) for i in range(20))
+
+
+def test_a_query_that_is_stopped_in_a_batch_leaves_no_transaction_open(
+    spark: SparkSession, kafka: KafkaCluster, unique_name: str, tmp_path: Path
+) -> None:
+    """Consumers of committed records would wait behind it for the transaction's own time, five minutes."""
+    source, sink = f"{unique_name}-in", f"{unique_name}-out"
+    kafka.ensure_topics([Topic(source, 1), Topic(sink, 1)])
+    produce(kafka.bootstrap, source, [{"value": b"%d" % i, "partition": 0} for i in range(400)])
+    # A tenth of a second a row, by a call that leaves the thread's interrupt as it is.
+    pause = f.expr("java_method('java.util.concurrent.locks.LockSupport', 'parkNanos', 100000000L)")
+    frame = stream_from(spark, kafka.bootstrap, source).select(
+        source_column(), f.concat(f.coalesce(pause, f.lit("")), f.col("value").cast("string")).alias("value")
+    )
+
+    def end(*, committed: bool) -> int:
+        return kafka.ends_of([(sink, 0)], committed=committed)[sink, 0]
+
+    query = started(frame, kafka, unique_name, tmp_path, topic=sink)
+    try:
+        eventually(lambda: end(committed=False) > 0, "the transaction has records", QUERY_TIMEOUT_SECONDS)
+    finally:
+        query.stop()
+    eventually(lambda: end(committed=True) == end(committed=False), "the transaction has ended")
+    assert values(kafka, sink) == []
+
+
+@WRITERS
+def test_the_failure_of_a_query_tells_no_private_key(
+    spark: SparkSession, kafka: KafkaCluster, unique_name: str, tmp_path: Path, writer: Mapping[str, Any]
+) -> None:
+    source = f"{unique_name}-in"
+    kafka.ensure_topics([Topic(source, 1)])
+    produce(kafka.bootstrap, source, [{"value": b"1"}])
+    broken = f.raise_error(f.lit("no such row")).cast("string").alias("value")
+    frame = stream_from(spark, kafka.bootstrap, source).select(source_column(), broken)
+    key = "-----BEGIN PRIVATE KEY-----\nhidden well\n-----END PRIVATE KEY-----"
+    options = {**writer, "client_options": {**writer.get("client_options", {}), "ssl.key.pem": key}}
+
+    failure = failure_of(started(frame, kafka, unique_name, tmp_path, topic="out", **options))
+
+    assert "no such row" in failure
+    assert "hidden well" not in failure

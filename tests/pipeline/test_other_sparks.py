@@ -19,6 +19,7 @@ TIMEOUT_SECONDS = 1_800.0
 # What depends on Spark's version: the sink, a query's life, formats, Python's state, real-time mode.
 FILES = (
     "pipeline/test_exactly_once.py",
+    "pipeline/test_exactly_once_jvm.py",
     "pipeline/test_first_batch.py",
     "pipeline/test_formats.py",
     "pipeline/test_keyed_host.py",

@@ -12,10 +12,12 @@ from pyspark.sql import functions as F
 
 from ottla.client.cluster import KafkaCluster, Topic
 from ottla.pipeline.query.source import KafkaSource, read_stream
-from ottla.pipeline.sink.exactly_once import write_exactly_once
+from ottla.pipeline.sink.exactly_once import source_column, write_exactly_once
 from ottla.pipeline.spark.session import SparkPipelineSession
 from ottla.streams import Streams, StreamsError, StreamsSettings
 from ottla.streams.run.application import start
+from support.clients.confluent import eventually
+from support.pipeline.pipeline_kills import PYTHON_SINK
 from support.servers.secured_kafka import WAYS_IN, SecuredKafka, secured_kafka
 
 pytestmark = [
@@ -81,11 +83,12 @@ def test_a_wrong_password_stops_the_start_in_one_line(
     assert "intruder: " in str(raised.value) and "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("writer", [{}, PYTHON_SINK], ids=["jvm", "python"])
 @pytest.mark.parametrize("way", WAYS_IN)
 def test_a_pipeline_reads_and_its_sink_writes_exactly_once(
-    way: str, secured: SecuredKafka, spark: SparkSession, tmp_path: Path
+    way: str, writer: dict[str, str], secured: SecuredKafka, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The source is Java's client inside of Spark, the sink and its ledger are Python's and librdkafka's."""
+    """The source is Java's client inside of Spark; the sink and its ledger are Java's or librdkafka's."""
     bootstrap, client_options = secured.way_in(way)
     kafka = KafkaCluster(bootstrap, client_options)
     kafka.ensure_topics([Topic(name, 2) for name in ("in", "out")])
@@ -94,13 +97,24 @@ def test_a_pipeline_reads_and_its_sink_writes_exactly_once(
         producer.produce("in", str(number))
     assert producer.flush(30) == 0
     source = KafkaSource(bootstrap, ["in"], client_options=client_options)
-    frame = read_stream(spark, source).select("value")
+    frame = read_stream(spark, source).select("value", source_column())
     query = (
-        write_exactly_once(frame, bootstrap, "secured-sink", topic="out", client_options=client_options)
+        write_exactly_once(
+            frame,
+            bootstrap=bootstrap,
+            query_name="secured-sink",
+            topic="out",
+            client_options=client_options | writer,
+        )
         .option("checkpointLocation", (tmp_path / "checkpoint").as_uri())
         .trigger(availableNow=True)
         .start()
     )
     assert query.awaitTermination(200)
 
-    assert sorted(int(message.value() or b"") for message in kafka.read("out")) == list(range(10))
+    def written() -> list[int]:
+        return sorted(int(message.value() or b"") for message in kafka.read("out"))
+
+    # Apache Kafka answers a commit before the markers are in the partitions.
+    eventually(lambda: len(written()) >= 10, "the transactions have ended in the topic")
+    assert written() == list(range(10))

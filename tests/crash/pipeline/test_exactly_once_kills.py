@@ -17,6 +17,9 @@ from support.servers.ottla_broker import OttlaBroker
 
 pytestmark = pytest.mark.spark
 PARTITIONS = 3
+BY_JVM_AND_PYTHON = pytest.mark.parametrize(
+    "python_sink", [False, pytest.param(True, marks=pytest.mark.long)], ids=["jvm", "python"]
+)
 
 
 @pytest.fixture
@@ -25,11 +28,20 @@ def kafka(cluster: Cluster) -> KafkaCluster:
 
 
 def pipeline(
-    kafka: KafkaCluster, kind: str, name: str, directory: Path, *, rows: int, rows_a_batch: int, seed: int
+    kafka: KafkaCluster,
+    kind: str,
+    name: str,
+    directory: Path,
+    *,
+    rows: int,
+    rows_a_batch: int,
+    seed: int,
+    python_sink: bool = False,
 ) -> KilledPipeline:
     made = KilledPipeline(
         kafka.bootstrap, kind, name, directory / "pipeline", rows_a_batch, random.Random(seed)
     )
+    made.python_sink = python_sink
     made.source, made.sink = f"{name}-in", f"{name}-out"
     kafka.ensure_topics([Topic(made.source, PARTITIONS), Topic(made.sink, 2)])
     made.produce(rows, PARTITIONS)
@@ -46,11 +58,21 @@ def assert_exactly_once(kafka: KafkaCluster, killed: KilledPipeline) -> None:
     assert expected - found == Counter(), "rows that are missing"
 
 
+@BY_JVM_AND_PYTHON
 @pytest.mark.parametrize("kind", [STATELESS, pytest.param(STATEFUL, marks=pytest.mark.long)])
 def test_rows_are_there_once_after_a_few_kills(
-    kafka: KafkaCluster, unique_name: str, tmp_path: Path, kind: str
+    kafka: KafkaCluster, unique_name: str, tmp_path: Path, kind: str, python_sink: bool
 ) -> None:
-    killed = pipeline(kafka, kind, unique_name, tmp_path, rows=2_400, rows_a_batch=400, seed=1)
+    killed = pipeline(
+        kafka,
+        kind,
+        unique_name,
+        tmp_path,
+        rows=2_400,
+        rows_a_batch=400,
+        seed=1,
+        python_sink=python_sink,
+    )
 
     assert killed.run_until_killed("everything", more_batches=2)
     killed.run_to_the_end(worker_kills=2)
@@ -60,15 +82,26 @@ def test_rows_are_there_once_after_a_few_kills(
 
 @pytest.mark.long
 @pytest.mark.timeout(3000)
+@BY_JVM_AND_PYTHON
 @pytest.mark.parametrize("kind", [STATELESS, STATEFUL])
 def test_rows_are_there_once_after_many_kills(
-    kafka: KafkaCluster, unique_name: str, tmp_path: Path, kind: str
+    kafka: KafkaCluster, unique_name: str, tmp_path: Path, kind: str, python_sink: bool
 ) -> None:
-    killed = pipeline(kafka, kind, unique_name, tmp_path, rows=60_000, rows_a_batch=1_000, seed=2)
+    killed = pipeline(
+        kafka,
+        kind,
+        unique_name,
+        tmp_path,
+        rows=60_000,
+        rows_a_batch=1_000,
+        seed=2,
+        python_sink=python_sink,
+    )
 
     for number in range(10):
         victims = ("everything", "jvm", "driver")[number % 3]
-        if not killed.run_until_killed(victims, more_batches=killed.random.randint(0, 4)):
+        more_batches = killed.random.randint(0, 4)
+        if not killed.run_until_killed(victims, more_batches, in_window=number % 2 == 1):
             break
     workers = killed.run_to_the_end(worker_kills=10)
 
@@ -93,7 +126,8 @@ def test_rows_are_there_once_when_kafka_forgets_groups_before_the_next_start(
         kafka = KafkaCluster(broker.bootstrap)
         killed = pipeline(kafka, kind, unique_name, tmp_path, rows=60_000, rows_a_batch=1_000, seed=4)
         while killed.unfinished_batches == 0:
-            assert killed.run_until_killed("everything", more_batches=1), "no kill has hit the window"
+            hit = killed.run_until_killed("everything", more_batches=1, in_window=True)
+            assert hit, "no kill has hit the window"
 
         eventually(lambda: not kafka.groups(f"{unique_name}-sink-"), "the groups are gone", 180)
         killed.run_to_the_end()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -14,16 +13,24 @@ import pytest
 from ottla.client.cluster import KafkaCluster, Topic
 from support.clients.confluent import eventually
 from support.pipeline import unit_kills
+from support.pipeline.unit_kills import UnitProgram
 from support.servers.apache_kafka import ApacheKafka
 from support.servers.cluster import Cluster
 from support.servers.ottla_broker import OttlaBroker
 
-RUN_TIMEOUT_SECONDS = 60
+RUN_TIMEOUT_SECONDS = 120
 
 
+@pytest.fixture(params=["python", pytest.param("jvm", marks=pytest.mark.long)])
+def java(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, ...] | None:
+    """The command of the program in Java, None for the one in Python."""
+    return unit_kills.java_command(tmp_path / "classes") if request.param == "jvm" else None
+
+
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kills", [12, pytest.param(100, marks=pytest.mark.long)])
 def test_rows_are_there_once_whatever_is_killed_or_comes_back(
-    cluster: Cluster, unique_name: str, tmp_path: Path, kills: int
+    cluster: Cluster, unique_name: str, tmp_path: Path, java: tuple[str, ...] | None, kills: int
 ) -> None:
     """Some runs are killed; some are frozen, and come back to life when the next run has taken over."""
     kafka = KafkaCluster(cluster.bootstrap)
@@ -32,16 +39,16 @@ def test_rows_are_there_once_whatever_is_killed_or_comes_back(
     batches = kills * 5
     log = tmp_path / "log"
     log.mkdir()
+    program = UnitProgram(kafka.bootstrap, unique_name, log, batches, java)
     frozen: list[subprocess.Popen[bytes]] = []
     runs: list[subprocess.Popen[bytes]] = []
 
     def start() -> subprocess.Popen[bytes]:
-        command = [sys.executable, unit_kills.__file__, "--bootstrap", kafka.bootstrap, "--name", unique_name]
-        command += ["--topic", unique_name, "--run", f"run-{len(runs)}", "--batches", str(batches)]
+        name = f"run-{len(runs)}"
         with (tmp_path / "output.log").open("ab") as output:
-            runs.append(
-                subprocess.Popen([*command, "--directory", str(log)], stdout=output, stderr=subprocess.STDOUT)
-            )
+            runs.append(subprocess.Popen(program.command(name), stdout=output, stderr=subprocess.STDOUT))
+        while not program.is_ready(name) and runs[-1].poll() is None:
+            _wait(runs[-1], 0.002)
         return runs[-1]
 
     try:
@@ -92,7 +99,7 @@ def assert_once(kafka: KafkaCluster, topic: str, batches: int) -> None:
 @pytest.mark.parametrize("ending", ["deleted", pytest.param("expired", marks=pytest.mark.long)])
 @pytest.mark.timeout(400)
 def test_rows_are_there_once_when_kafka_forgets_groups_between_a_kill_and_the_next_start(
-    cluster_kind: str, unique_name: str, tmp_path: Path, ending: str
+    cluster_kind: str, unique_name: str, tmp_path: Path, java: tuple[str, ...] | None, ending: str
 ) -> None:
     """Killed with some or all units of a batch in Kafka and the batch not finished, and long away."""
     start = {"ottla": OttlaBroker.start, "apache-kafka": ApacheKafka.start}[cluster_kind]
@@ -104,19 +111,10 @@ def test_rows_are_there_once_when_kafka_forgets_groups_between_a_kill_and_the_ne
         kafka.ensure_topics([Topic(unique_name, 2)])
         log = tmp_path / "log"
         log.mkdir()
-        command = [sys.executable, unit_kills.__file__, "--bootstrap", kafka.bootstrap, "--name", unique_name]
-        command += ["--topic", unique_name, "--batches", str(batches), "--directory", str(log)]
+        program = UnitProgram(kafka.bootstrap, unique_name, log, batches, java)
 
         killed_in = chance.randrange(1, batches), chance.randint(1, unit_kills.UNITS)
-        first = [
-            *command,
-            "--run",
-            "1",
-            "--dies-in-batch",
-            str(killed_in[0]),
-            "--after-units",
-            str(killed_in[1]),
-        ]
+        first = program.command("1", *killed_in)
         assert subprocess.run(first, timeout=RUN_TIMEOUT_SECONDS).returncode == -signal.SIGKILL
         assert unit_kills.finished_batches(log) == killed_in[0]
         groups = kafka.groups(f"{unique_name}-sink-")
@@ -125,7 +123,7 @@ def test_rows_are_there_once_when_kafka_forgets_groups_between_a_kill_and_the_ne
             for group in groups:
                 assert kafka.delete_group(group)
         eventually(lambda: not kafka.groups(f"{unique_name}-sink-"), "the groups are gone", 180)
-        second = subprocess.run([*command, "--run", "2"], timeout=RUN_TIMEOUT_SECONDS, capture_output=True)
+        second = subprocess.run(program.command("2"), timeout=RUN_TIMEOUT_SECONDS, capture_output=True)
         assert second.returncode == 0, second.stdout + second.stderr
 
         assert_once(kafka, unique_name, batches)

@@ -17,19 +17,25 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
+from ottla.client.access import ClusterAccess
 from ottla.client.cluster import KafkaCluster
+from ottla.pipeline.sink.exactly_once_ledger import create_ledger_topic, ledger_topic
 from support.servers.processes import descendants, wait_until_gone
 
 RUN_TIMEOUT_SECONDS = 240
 STATELESS, STATEFUL = "stateless", "stateful"
+# An option of librdkafka alone, with which Python's workers write and not the JVM.
+PYTHON_SINK = {"queue.buffering.max.messages": "1000000"}
 # What the commands of Spark's Python processes and of its executors have in them.
 WORKERS, EXECUTORS = "pyspark", "CoarseGrainedExecutorBackend"
+# And of the driver's JVM, started by Spark's launcher and without it.
+JVMS = ("SparkSubmit", "PythonGatewayServer")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ("bootstrap", "kind", "source", "sink", "name", "directory", "master"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--rows-a-batch", type=int, required=True)
+    parser.add_argument("--python-sink", action="store_true")
     given = parser.parse_args(arguments)
 
     from pyspark.sql import functions as f
@@ -68,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         topic=given.sink,
         output_mode="append" if given.kind == STATELESS else "update",
         transaction_timeout_ms=60_000,
+        client_options=PYTHON_SINK if given.python_sink else None,
     )
     query = (
         writer.option("checkpointLocation", (directory / "checkpoint").as_uri())
@@ -92,6 +100,7 @@ class KilledPipeline:
     rows_a_batch: int
     random: random.Random
     master: str = "local[2,4]"
+    python_sink: bool = False
     source: str = ""
     sink: str = ""
     rows: list[tuple[bytes, bytes]] = field(default_factory=list)
@@ -119,7 +128,7 @@ class KilledPipeline:
         command = [sys.executable, __file__, "--bootstrap", self.bootstrap, "--kind", self.kind]
         command += ["--source", self.source, "--sink", self.sink, "--name", self.name]
         command += ["--directory", str(self.directory), "--rows-a-batch", str(self.rows_a_batch)]
-        command += ["--master", self.master]
+        command += ["--master", self.master, *(["--python-sink"] if self.python_sink else [])]
         paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         with (self.directory / "output.log").open("a") as log:
@@ -145,35 +154,67 @@ class KilledPipeline:
         """Batches that the checkpoint calls done."""
         return len(self._batches("commits"))
 
-    def run_until_killed(self, victims: str, more_batches: int) -> bool:
-        """Let it do some batches and kill it at a random moment of the next; False if it was done before."""
-        with self.running() as process:
+    def run_until_killed(self, victims: str, more_batches: int, *, in_window: bool = False) -> bool:
+        """Let it do some batches and kill it at a random moment of the next; False if it was done before.
+
+        in_window: kill it not at random, but once a unit has written a batch of which the checkpoint does not
+        know the end yet. The window is too short for random kills to be sure of it.
+        """
+        with contextlib.ExitStack() as stack:
+            ledger = stack.enter_context(self._ledger_from_now()) if in_window else None
+            process = stack.enter_context(self.running())
             self.started(process)
             wanted = self.batches_done() + more_batches
             deadline = time.monotonic() + RUN_TIMEOUT_SECONDS
             while self.batches_done() < wanted and process.poll() is None:
                 assert time.monotonic() < deadline, self._log()
                 time.sleep(0.005)
-            time.sleep(self.random.uniform(0, 0.4))
+            if ledger is None:
+                time.sleep(self.random.uniform(0, 0.4))
+            family = descendants(process.pid)
+            if ledger is not None:
+                self._await_unit(ledger, process, deadline)
             if process.poll() is not None:
                 assert process.returncode == 0, self._log()
                 return False
             match victims:
                 case "everything":
-                    kill_all(process)
+                    kill_all(process, family)
                 case "driver":
-                    family = descendants(process.pid)
                     process.kill()
                     process.wait()
                     assert not wait_until_gone(family), "the JVM outlives its driver"
                 case "jvm":
-                    for pid, command in descendants(process.pid).items():
-                        if "SparkSubmit" in command:
+                    for pid, command in family.items():
+                        if any(name in command for name in JVMS):
                             os.kill(pid, signal.SIGKILL)
                 case _:
                     raise AssertionError(victims)
         self._note_batch()
         return True
+
+    @contextlib.contextmanager
+    def _ledger_from_now(self) -> Iterator[Consumer]:
+        """A reader of the sink's ledger topic from its present end, which is told of records at once."""
+        kafka, topic = KafkaCluster(self.bootstrap), ledger_topic(self.name)
+        create_ledger_topic(ClusterAccess(self.bootstrap), topic)
+        consumer = kafka.consumer({"fetch.wait.max.ms": "10"})
+        ends = kafka.end_positions(topic)
+        consumer.assign([TopicPartition(topic, partition, end) for partition, end in ends.items()])
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+    def _await_unit(self, ledger: Consumer, process: subprocess.Popen[str], deadline: float) -> None:
+        """Wait until a unit has written a batch that the checkpoint has not ended, or the process is done."""
+        while process.poll() is None:
+            assert time.monotonic() < deadline, self._log()
+            message = ledger.poll(0.01)
+            if message is None or message.error() is not None:
+                continue
+            if json.loads(message.value() or b"")["next"] - 1 not in self._batches("commits"):
+                return
 
     def run_to_the_end(self, worker_kills: int = 0, victims: str = WORKERS) -> int:
         """Let it finish, killing processes of Spark's on the way; returns how many were killed.
@@ -250,15 +291,23 @@ class KilledPipeline:
         return (self.directory / "output.log").read_text()[-3000:]
 
 
-def kill_all(process: subprocess.Popen[str]) -> None:
-    """kill -9 for a process and all that it has started, and wait until they are gone."""
+def kill_all(process: subprocess.Popen[str], known: Iterable[int] = ()) -> None:
+    """kill -9 for a process and all that it has started, and wait until they are gone.
+
+    known: descendants of a moment ago. They are stopped at once, as a search for all of them takes a while.
+    """
+    _signal((process.pid, *known), signal.SIGSTOP)
     family = descendants(process.pid)
-    for pid in (process.pid, *family):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    _signal((process.pid, *family), signal.SIGKILL)
     process.wait()
     left = wait_until_gone(family)
     assert not left, left
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 if __name__ == "__main__":

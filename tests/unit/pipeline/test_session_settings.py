@@ -10,6 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from ottla.pipeline.sink.exactly_once_settings import CLASSES_PROPERTY
 from ottla.pipeline.spark import session
 from ottla.pipeline.spark.errors import SparkError
 from ottla.pipeline.spark.session import SparkSettings, requested_properties, with_local_files
@@ -89,7 +90,24 @@ def test_a_bad_file_is_one_line(text: str | None, message: str, tmp_path: Path) 
     ],
 )
 def test_the_collector_goes_by_the_threads_of_tasks(master: str, collector: str) -> None:
-    assert session._long_run(master) == (collector,)
+    assert session._long_run(master)[0] == collector
+
+
+@pytest.mark.parametrize(
+    ("properties", "has_classes"),
+    [
+        ({"spark.master": "local[2]"}, True),
+        ({"spark.master": "spark://head:7077"}, True),
+        ({"spark.master": "local[2]", "spark.jars": "my.jar"}, True),
+        ({"spark.master": "spark://head:7077", "spark.jars": "my.jar"}, False),
+        ({"spark.master": "local-cluster[2,1,1024]", "spark.jars": "my.jar"}, False),
+    ],
+)
+def test_the_jvms_classes_are_not_used_where_other_jars_replace_them(
+    properties: dict[str, str], has_classes: bool
+) -> None:
+    found = session._classes_property(properties, Path("/cache/ottla-1.jar"))
+    assert found == ({CLASSES_PROPERTY: "ottla-1.jar"} if has_classes else {})
 
 
 def test_the_installed_spark_is_found_without_importing_it() -> None:

@@ -19,6 +19,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ottla.pipeline.query.by_time import Place
+from ottla.pipeline.sink.exactly_once_settings import CLASSES_PROPERTY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +60,7 @@ class PlannedSources:
         gateway: Any = SparkContext._gateway
         ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
         self._spark = spark
-        self._group = _planned_kafka(gateway).group(_Callback(planner), ",".join(map(str, order)))
+        self._group = _planned_kafka(spark, gateway).group(_Callback(planner), ",".join(map(str, order)))
 
     def planned(self, frame: DataFrame, number: int) -> DataFrame:
         """A frame of Spark's Kafka source, as source `number`."""
@@ -71,8 +72,10 @@ class PlannedSources:
         return DataFrame(dataset.ofRows(spark._jsparkSession, relation), spark)
 
 
-def _planned_kafka(gateway: Any) -> Any:
-    """The JVM's class, which is compiled once a JVM."""
+def _planned_kafka(spark: SparkSession, gateway: Any) -> Any:
+    """The JVM's class; where the session's jar lacks it, it is compiled once a JVM."""
+    if spark.conf.get(CLASSES_PROPERTY, None) is not None:
+        return gateway.jvm.ottla.pipeline.PlannedKafka()
     compiled = vars(gateway).get(_COMPILED)
     if compiled is None:
         source = resources.files(__package__).joinpath(_SOURCE).read_text(encoding="utf-8")

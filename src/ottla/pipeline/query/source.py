@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 RECORD_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 REACH_TIMEOUT_SECONDS = 15.0
 MAX_POLL_RECORDS = "10000"
+FETCH_WAIT_MS = "0"
 _TOPIC_NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")
 _EARLIEST = -2  # a partition's start in Spark's JSON of offsets
 
@@ -73,6 +74,7 @@ class KafkaSource:
     leave out the records of aborted transactions. fail_on_data_loss: end the query if records are gone
     (retention, a deleted topic) rather than go on after the gap. client_options: by librdkafka's names, for
     ottla's clients and, translated, for Spark's. spark_options: further options of Spark's source.
+    flowing: the tasks wait for records to come, as in real-time mode.
     Raises SourceError if the values contradict each other.
     """
 
@@ -87,6 +89,7 @@ class KafkaSource:
     fail_on_data_loss: bool = True
     client_options: Mapping[str, str] = field(default_factory=dict)
     spark_options: Mapping[str, str] = field(default_factory=dict)
+    flowing: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.topics, str):
@@ -228,6 +231,10 @@ def spark_source_options(source: KafkaSource, topics: Sequence[str], cluster: Ka
     # Spark asks for a partition's start and end after every poll: 500 records a poll, Java's default,
     # make that the larger part of its work. What a poll holds in memory is bounded by bytes, not by this.
     options.setdefault("kafka.max.poll.records", MAX_POLL_RECORDS)
+    if not source.flowing:
+        # A task reads what is there. A consumer at the end of a partition asks for more all the same, and its
+        # next questions wait behind that one, on one connection, until a record comes or this time is over.
+        options.setdefault("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
     if source.pattern is None:
         options["subscribe"] = ",".join(source.topics)
     else:

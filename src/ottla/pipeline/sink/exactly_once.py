@@ -46,6 +46,7 @@ from ottla.client.access import ClusterAccess
 from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClusterError
 from ottla.pipeline.sink.exactly_once_clients import client_access
+from ottla.pipeline.sink.exactly_once_jvm import JVM_FORMAT, jvm_options
 from ottla.pipeline.sink.exactly_once_ledger import (
     LedgerEntry,
     create_ledger_topic,
@@ -149,6 +150,8 @@ def write_exactly_once(
             raise SinkError("Spark writes no data source in update mode: leave as_data_source out")
         _register(frame)
         writer = frame.writeStream.format(FORMAT).options(**options_of(settings))
+    elif (told := jvm_options(frame.sparkSession, settings)) is not None:
+        writer = _in_step(frame.writeStream.format(JVM_FORMAT).options(**told))
     else:
         # The tasks write, and Spark's own sink discards. So a batch is planned once and its workers stay:
         # foreachBatch would plan it a second time, a Python data source start three processes for it.

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 FORMAT = "ottla-kafka"
+CLASSES_PROPERTY = "spark.ottla.classes"
+"""A property of sessions whose JVM has ottla's own classes: the name of their jar (spark/jvm_classes.py)."""
 CLIENT_OPTION_PREFIX = "kafka."
+SECRET_CLIENT_OPTION_PREFIX = "secret.kafka."
+"""Spark hides the values of such options in a plan, which is in the text of a query's failure. By their own
+names it would tell private keys."""
 DEFAULT_TRANSACTION_TIMEOUT_MS = 300_000
 COLUMNS = "value BINARY; optional key BINARY, topic STRING, headers ARRAY<STRUCT<key STRING, value BINARY>>,"
 COLUMNS += " partition INT, timestamp TIMESTAMP, source STRUCT<topic STRING, partition INT>"
@@ -102,8 +107,9 @@ def options_of(settings: SinkSettings) -> dict[str, str]:
         "topic": settings.topic,
         "transaction_timeout_ms": str(settings.transaction_timeout_ms),
     }
-    # Each is an option under its own name, so that Spark's redaction finds the passwords among them.
-    return options | {CLIENT_OPTION_PREFIX + name: value for name, value in settings.client_options.items()}
+    return options | {
+        SECRET_CLIENT_OPTION_PREFIX + name: value for name, value in settings.client_options.items()
+    }
 
 
 def settings_from_options(options: Mapping[str, str]) -> SinkSettings:
@@ -118,9 +124,10 @@ def settings_from_options(options: Mapping[str, str]) -> SinkSettings:
             int(options["batch_id"]) if "batch_id" in options else None,
             options.get("query_id"),
             {
-                name.removeprefix(CLIENT_OPTION_PREFIX): value
+                name.removeprefix(prefix): value
+                for prefix in (CLIENT_OPTION_PREFIX, SECRET_CLIENT_OPTION_PREFIX)
                 for name, value in options.items()
-                if name.startswith(CLIENT_OPTION_PREFIX)
+                if name.startswith(prefix)
             },
         )
     except KeyError as error:

@@ -41,11 +41,13 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.config.errors import ConfigError
 from ottla.config.sources import from_file
+from ottla.pipeline.sink.exactly_once_settings import CLASSES_PROPERTY
 from ottla.pipeline.spark import spark_daemon
 from ottla.pipeline.spark.class_archive import ArchiveMaking
 from ottla.pipeline.spark.errors import SparkError
 from ottla.pipeline.spark.java_runtime import JavaRuntime, find_java
 from ottla.pipeline.spark.jvm import JvmOrder, StartedJvm, start_jvm
+from ottla.pipeline.spark.jvm_classes import classes_jar
 from ottla.pipeline.spark.jvm_home import JvmHome
 from ottla.pipeline.spark.low_latency import low_latency_properties
 from ottla.pipeline.spark.maven import JarProgress
@@ -70,8 +72,18 @@ log = logging.getLogger("ottla.pipeline")
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 # Measured on 2 cores, Kafka to Kafka: parallel and serial collection take the same processor time a record,
 # and 10-20 % less than the default, G1; with the serial one the JVM takes half of the memory.
-_LONG_RUN = ("-XX:+UseParallelGC",)
-_LONG_RUN_ON_FEW_CORES = ("-XX:+UseSerialGC",)
+# The second compiler is asked for eight times later than by default: it took a quarter of the processor time
+# until the first output, for code that runs at the start alone. What runs for each record gets there at once
+# all the same. The last option saves full collections for the first 20, 40 and 80 MB of classes.
+_COMPILED_LATER = (
+    "-XX:Tier4InvocationThreshold=40000",
+    "-XX:Tier4MinInvocationThreshold=4800",
+    "-XX:Tier4CompileThreshold=120000",
+    "-XX:Tier4BackEdgeThreshold=320000",
+    "-XX:MetaspaceSize=256m",
+)
+_LONG_RUN = ("-XX:+UseParallelGC", *_COMPILED_LATER)
+_LONG_RUN_ON_FEW_CORES = ("-XX:+UseSerialGC", *_COMPILED_LATER)
 _FEW_CORES = 2
 _VERSION = re.compile(r"""^__version__[^=\n]*=\s*["']([^"']+)["']""", re.MULTILINE)
 _TASK_THREADS = re.compile(r"local\[(\*|\d+)")
@@ -102,9 +114,9 @@ class SparkSettings:
     of a shuffle (and of state stores of a stateful query). driver_memory: the JVM's heap in Spark's notation.
     quick_start: let the JVM compile quickly rather than well, for runs of minutes (measured: half the
     processor time of a short run). jars: replace the jars for the installed PySpark. properties: further
-    Spark properties, which override all others. properties_file: a file of properties, as
-    spark-defaults.conf. checkpoint_location: the URI under which queries keep their checkpoints, None for
-    `directory`.
+    Spark properties, which override all others. python_tasks: whether tasks will run Python, so that
+    its processes are started at once. properties_file: a file of properties, as spark-defaults.conf.
+    checkpoint_location: the URI under which queries keep their checkpoints, None for `directory`.
     """
 
     application: str
@@ -115,6 +127,7 @@ class SparkSettings:
     quick_start: bool = False
     jars: Sequence[Path] | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    python_tasks: bool = True
     properties_file: Path | None = None
     checkpoint_location: str | None = None
 
@@ -239,6 +252,10 @@ def begin_session(
     java = find_java()
     spark_home, version = installed_spark()
     jars = list(settings.jars) if settings.jars is not None else kafka_connector_jars(version, progress)
+    own_classes = classes_jar(java, spark_home, jars)
+    if own_classes is not None:
+        jars.append(own_classes)
+        wanted |= _classes_property(wanted, own_classes)
     local_files = None
     if settings.jars is None and _on_one_machine(master):
         local_files = local_files_jar(progress)
@@ -254,7 +271,7 @@ def begin_session(
     jvm = start_jvm(JvmOrder(java, spark_home, python, properties, directory / "logs" / "jvm.log", home))
     # SparkContext reads it later. Workers need our packages, which other machines have at other paths.
     os.environ["PYSPARK_PYTHON"] = python
-    finish = partial(_launched, directory, properties, jvm)
+    finish = partial(_launched, directory, properties, jvm, python_tasks=settings.python_tasks)
     return StartingSession(settings, master, finish, jvm.kill)
 
 
@@ -294,6 +311,13 @@ def installed_spark() -> tuple[Path, str]:
 def is_connect_master(master: str) -> bool:
     """Whether a master is the address of a Spark Connect server."""
     return master.startswith("sc://")
+
+
+def _classes_property(wanted: Mapping[str, str], classes: Path) -> dict[str, str]:
+    """The property that says that JVMs have ottla's classes; none where `spark.jars` is the user's own."""
+    if "spark.jars" in wanted and not _in_one_jvm(wanted["spark.master"]):
+        return {}
+    return {CLASSES_PROPERTY: classes.name}
 
 
 def _on_one_machine(master: str) -> bool:
@@ -355,15 +379,14 @@ def _read_properties(path: Path) -> dict[str, str]:
     return {key: each.text.strip() for key, each in given.items()}
 
 
-def _launched(directory: Path, properties: Mapping[str, str], jvm: StartedJvm) -> SparkPipelineSession:
+def _launched(
+    directory: Path, properties: Mapping[str, str], jvm: StartedJvm, *, python_tasks: bool
+) -> SparkPipelineSession:
     """The session in a JVM that was started. Raises SparkError."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    with contextlib.suppress(ImportError):
-        # PySpark 4.1 imports it, and pandas with it, for its first literal: here it costs no time, the JVM is
-        # not up yet.
-        importlib.import_module("pyspark.testing.utils")
+    _import_module_of_literals()
     conf = SparkConf(loadDefaults=False).setAll(list(properties.items()))
     interrupt_handler = signal.getsignal(signal.SIGINT)
     try:
@@ -387,7 +410,7 @@ def _launched(directory: Path, properties: Mapping[str, str], jvm: StartedJvm) -
         if interrupt_handler is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupt_handler)
     master = properties["spark.master"]
-    if _in_one_jvm(master):
+    if _in_one_jvm(master) and python_tasks:
         start_workers(spark)
     session = SparkPipelineSession(spark, jvm.order.java, directory, jvm.process, lock, master)
     if jvm.loaded is not None and jvm.order.home is not None:
@@ -402,6 +425,23 @@ def _launched(directory: Path, properties: Mapping[str, str], jvm: StartedJvm) -
             location,
         )
     return session
+
+
+def _import_module_of_literals() -> None:
+    """Import what PySpark 4.1 imports for its first literal, without pandas: here the JVM is not up yet.
+
+    The module imports pandas only to see whether it is there. That takes 0.3 s and 45 MB.
+    """
+    with contextlib.suppress(ImportError):
+        from pyspark.sql.pandas import utils
+
+        asked = utils.require_minimum_pandas_version
+        if importlib.util.find_spec("pandas") is not None:
+            utils.require_minimum_pandas_version = lambda: None
+        try:
+            importlib.import_module("pyspark.testing.utils")
+        finally:
+            utils.require_minimum_pandas_version = asked
 
 
 def _properties(

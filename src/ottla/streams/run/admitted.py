@@ -132,4 +132,5 @@ def kafka_source(source: Node, settings: StreamsSettings, mode: Mode | None = No
         start,
         max_offsets_per_trigger=None if flowing else settings.pace.batch_records,
         client_options=settings.place.cluster.properties,
+        flowing=flowing,
     )

@@ -175,7 +175,7 @@ class RunningStreams:
         settings = _settings_after_reset(self.settings, self.directory)
         if self.order.session is None:
             # The JVM takes seconds, in which the topics are looked at.
-            self._parts.starting = begin_session(spark_settings(self.topology.name, settings))
+            self._parts.starting = begin_session(spark_settings(self.topology.name, settings, self.plan))
             timeline.done("the JVM is on its way")
         cluster = KafkaCluster(settings.place.cluster.bootstrap, settings.place.cluster.properties)
         check_topics(cluster, self.topology, settings)

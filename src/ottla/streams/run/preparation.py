@@ -39,8 +39,8 @@ def make_internal_topics(cluster: KafkaCluster, plan: Plan, settings: StreamsSet
         cluster.ensure_topics(topics)
 
 
-def spark_settings(application: str, settings: StreamsSettings) -> SparkSettings:
-    """The settings of the application's Spark session."""
+def spark_settings(application: str, settings: StreamsSettings, plan: Plan) -> SparkSettings:
+    """The settings of the application's Spark session, which runs the queries of `plan`."""
     chosen = settings.spark
     return SparkSettings(
         application,
@@ -49,4 +49,5 @@ def spark_settings(application: str, settings: StreamsSettings) -> SparkSettings
         shuffle_partitions=chosen.partitions,
         driver_memory=chosen.driver_memory,
         properties={**STATE_SETTINGS, **chosen.properties},
+        python_tasks=any(node.facts.python is not None for query in plan.queries for node in query.nodes),
     )
