@@ -448,12 +448,12 @@ const steps = {
       permissionType: AclPermissionTypes.ALLOW
     }
     await admin.createAcls({ acl: [acl] })
-    const { resources: [found] } = await admin.describeAcls(acl)
+    const found = await until(async () => (await admin.describeAcls(acl)).resources[0], 'the ACL')
     assert.equal(found.resourceName, resourceName)
     assert.deepEqual(found.acls.map(each => each.principal), [principal])
     const { filterResponses: [deleted] } = await admin.deleteAcls({ filters: [acl] })
     assert.equal(deleted.matchingAcls.length, 1)
-    assert.deepEqual((await admin.describeAcls(acl)).resources, [])
+    await until(async () => (await admin.describeAcls(acl)).resources.length === 0, 'its end')
   }),
   'is refused what an ACL denies, until it is gone': whenLoggedIn(async () => {
     const topic = await newTopic()

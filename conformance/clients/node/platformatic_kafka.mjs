@@ -501,11 +501,11 @@ const steps = {
       permissionType: AclPermissionTypes.ALLOW
     }
     await admin.createAcls({ creations: [acl] })
-    const [found] = await admin.describeAcls({ filter: acl })
+    const found = await until(async () => (await admin.describeAcls({ filter: acl }))[0], 'the ACL')
     assert.equal(found.resourceName, resourceName)
     assert.deepEqual(found.acls.map(each => each.principal), [principal])
     assert.equal((await admin.deleteAcls({ filters: [acl] })).length, 1)
-    assert.deepEqual(await admin.describeAcls({ filter: acl }), [])
+    await until(async () => (await admin.describeAcls({ filter: acl })).length === 0, 'its end')
   }),
   'is refused what an ACL denies, until it is gone': whenLoggedIn(async () => {
     const topic = await newTopic()

@@ -673,12 +673,12 @@ func main() {
 				},
 			}}))
 			filter := aclsOf(topic, sarama.AclPatternPrefixed)
-			found := steps.Get(admin.ListAcls(filter))
-			steps.Equal("resources", len(found), 1)
-			steps.Equal("ACLs", len(found[0].Acls), 2)
-			steps.Equal("the principal", found[0].Acls[0].Principal, user)
+			steps.Until("both ACLs", func() bool {
+				found := steps.Get(admin.ListAcls(filter))
+				return len(found) == 1 && len(found[0].Acls) == 2 && found[0].Acls[0].Principal == user
+			})
 			steps.Equal("deleted ACLs", len(steps.Get(admin.DeleteACL(filter, false))), 2)
-			steps.Equal("resources", len(steps.Get(admin.ListAcls(filter))), 0)
+			steps.Until("their end", func() bool { return len(steps.Get(admin.ListAcls(filter))) == 0 })
 		}),
 		steps.WhenLoggedIn("is refused what an ACL denies, until it is gone", func(context.Context) {
 			topic := newTopic(1, nil)

@@ -510,14 +510,14 @@ func main() {
 				steps.Must(found.Error)
 				return len(found.Resources)
 			}
-			steps.Equal("resources", described(), 1)
+			steps.Until("the ACL", func() bool { return described() == 1 })
 			deleted := steps.Get(client.DeleteACLs(ctx, &kafka.DeleteACLsRequest{Filters: []kafka.DeleteACLsFilter{{
 				ResourceTypeFilter: acl.ResourceType, ResourceNameFilter: topic, ResourcePatternTypeFilter: acl.ResourcePatternType,
 				PrincipalFilter: user, HostFilter: "*", Operation: kafka.ACLOperationTypeAny, PermissionType: kafka.ACLPermissionTypeAny,
 			}}}))
 			steps.Must(deleted.Results[0].Error)
 			steps.Equal("deleted ACLs", len(deleted.Results[0].MatchingACLs), 1)
-			steps.Equal("resources", described(), 0)
+			steps.Until("its end", func() bool { return described() == 0 })
 		}),
 		{Name: "manages client quotas", Run: func(ctx context.Context) {
 			id := steps.Unique("client")
