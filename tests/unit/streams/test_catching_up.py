@@ -14,7 +14,8 @@ import pytest
 from ottla.pipeline.query.query_spec import QuerySpec
 from ottla.streams import Streams, StreamsSettings, tumbling
 from ottla.streams.plan.planner import PlannedQuery, plan
-from ottla.streams.run import reading_order
+from ottla.streams.run import markers
+from ottla.streams.run.markers import topics_written, wait_for_markers
 from ottla.streams.run.query_starter import QueryStarter
 
 OUTPUT_END = 3
@@ -54,7 +55,7 @@ def readers(app: Streams) -> list[PlannedQuery]:
 def test_a_query_begins_when_all_that_ended_queries_wrote_for_it_is_visible(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading_order, "WAIT_SECONDS", 0)
+    monkeypatch.setattr(markers, "LOOK_SECONDS", 0)
     query = readers(Streams("app"))[number]
     assert (query.stateful is not None) == (number == 1)
     cluster = Cluster()
@@ -75,3 +76,26 @@ def test_a_query_begins_when_all_that_ended_queries_wrote_for_it_is_visible(
 
     with pytest.raises(Admitted):
         QueryStarter(context, watchers, None).start(query, [], {})
+
+
+def test_the_topics_that_a_run_writes_can_be_read_to_their_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markers, "LOOK_SECONDS", 0)
+    app = Streams("app")
+    records = app.stream("a", key=str, value=str)
+    records.to("b", name="b")
+    records.group_by_key().count(name="counted").materialize("counted")
+    written = topics_written(plan(app.topology()))
+    assert written == ["app-counted-changelog", "b"]
+    cluster: Any = Cluster()
+    wait_for_markers(written, cluster)
+    assert cluster.looks == 0
+
+
+def test_a_transaction_of_others_is_not_waited_for_long(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(markers, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(markers, "MARKERS_SECONDS", 0.01)
+    cluster: Any = Cluster(looks=-1)
+    wait_for_markers(["app-counted-changelog"], cluster)
+    assert "transactions that do not end in app-counted-changelog" in caplog.text

@@ -35,6 +35,7 @@ from ottla.streams.plan.planner import Plan, plan
 from ottla.streams.plan.topology import Topology
 from ottla.streams.run.context import RunContext
 from ottla.streams.run.ending import Ending
+from ottla.streams.run.markers import topics_written, wait_for_markers
 from ottla.streams.run.preparation import check_topics, make_internal_topics, spark_settings
 from ottla.streams.run.query_starter import QueryStarter
 from ottla.streams.run.reading_order import ReadingOrder
@@ -192,6 +193,7 @@ class RunningStreams:
         forget_beginning(self.directory)  # all have a checkpoint now
         watchers.purge_internal_topics(self.plan)
         if settings.pace.until_caught_up:
+            wait_for_markers(topics_written(self.plan), cluster)  # whoever comes next reads all of it
             self._ending.request()
         elif watching.queries_port is not None:
             self._serve_tables(context, watching.queries_port, types)

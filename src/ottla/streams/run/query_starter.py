@@ -19,7 +19,8 @@ from ottla.streams.plan.planner import PlannedQuery
 from ottla.streams.run.admitted import Admitted, admit, mode_for
 from ottla.streams.run.cluster_inputs import inputs_of
 from ottla.streams.run.context import RunContext
-from ottla.streams.run.reading_order import ReadingOrder, wait_until_committed
+from ottla.streams.run.markers import wait_for_markers
+from ottla.streams.run.reading_order import ReadingOrder, internal_topics_read
 from ottla.streams.run.sinks import dead_letter_writer, writer_of
 from ottla.streams.run.state_check import check_state
 from ottla.streams.run.state_stores import store_settings
@@ -57,7 +58,8 @@ class QueryStarter:
         context, watchers = self.context, self.watchers
         name = f"{context.name}-{query.name}"
         if context.settings.pace.until_caught_up:
-            wait_until_committed(query, context.cluster)
+            # Those before have ended and committed all that this one is to read.
+            wait_for_markers(internal_topics_read(query), context.cluster)
         in_batches = self.reading is not None and self.reading.is_read_by_batches(query)
         mode = mode_for(context, query, in_batches=in_batches)
         admitted = admit(context, name, query, mode)

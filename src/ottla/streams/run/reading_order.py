@@ -42,7 +42,6 @@ from ottla.streams.plan.planner import Plan, PlannedQuery, reads_of
 from ottla.streams.run.admitted import Admitted
 
 WAIT_SECONDS: Final = 0.1
-COMMITTED_SECONDS: Final = 30.0
 MOST_BATCHES_KEPT: Final = 128
 _NOTHING_YET_MS: Final = -1
 """A time before every record's."""
@@ -349,21 +348,6 @@ class QueryReading:
         return begins
 
 
-def wait_until_committed(query: PlannedQuery, cluster: KafkaCluster) -> None:
-    """Wait until this query can read all that the application's queries before it, which have ended, wrote.
-
-    They have committed it; the markers of that may be on their way. Raises ClusterError.
-    """
-    topics = [topic for topic in map(_internal_topic_read, query.sources) if topic is not None]
-    deadline = time.monotonic() + COMMITTED_SECONDS
-    places = [Place(topic, number) for topic in topics for number in cluster.partitions(topic)]
-    while cluster.ends_of(places) != cluster.ends_of(places, committed=False):
-        if time.monotonic() > deadline:
-            log.warning("there are transactions that do not end in %s", ", ".join(topics))
-            return
-        time.sleep(WAIT_SECONDS)
-
-
 def _waits_for_time(query: PlannedQuery) -> bool:
     return event_time_of(query.stateful) is not None
 
@@ -371,6 +355,11 @@ def _waits_for_time(query: PlannedQuery) -> bool:
 def _joins_a_table(query: PlannedQuery) -> bool:
     state = None if query.stateful is None else query.stateful.facts.state
     return state is not None and isinstance(state.operator, StreamTableJoin)
+
+
+def internal_topics_read(query: PlannedQuery) -> list[str]:
+    """The topics that the query reads and others of the application write."""
+    return [topic for topic in map(_internal_topic_read, query.sources) if topic is not None]
 
 
 def _internal_topic_read(source: Node) -> str | None:
