@@ -141,7 +141,10 @@ def test_a_record_that_comes_twice_is_found(seed: int, data: st.DataObject) -> N
 @settings(max_examples=60)
 @given(SEEDS, st.data())
 def test_a_record_that_is_put_in_is_found(seed: int, data: st.DataObject) -> None:
-    """A sound record that fits no chain, and bytes that are no record."""
+    """A sound record that fits no chain, and bytes that are no record.
+
+    The first record of a run may stand at the end before it says what it follows: that is told as a gap.
+    """
     log, other = drawn_log(seed, None), drawn_log(seed + 1, None)
     at = data.draw(st.integers(1, len(log.records)))
     strange = data.draw(
@@ -150,7 +153,9 @@ def test_a_record_that_is_put_in_is_found(seed: int, data: st.DataObject) -> Non
     )
     key = log.records[0].key
     put_in = [*log.records[:at], LogRecord(key, strange, at), *log.records[at:]]
-    assert verified(put_in, start=None, offsets=False).broken.count
+    before = verified(log.records, start=None, offsets=False)
+    found = verified(put_in, start=None, offsets=False)
+    assert found.broken.count or found.gaps.count > before.gaps.count
 
 
 def values_of(log: DrawnLog) -> list[bytes]:
