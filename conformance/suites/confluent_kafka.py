@@ -441,15 +441,20 @@ def users(cluster: Cluster) -> None:
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 5000)
     upsertion = UserScramCredentialUpsertion(name, info, b"secret")
     cluster.wait(cluster.admin.alter_user_scram_credentials([upsertion]))
-    (described,) = cluster.wait(cluster.admin.describe_user_scram_credentials([name]))
-    (found,) = described.scram_credential_infos
-    expect((found.mechanism, found.iterations), (info.mechanism, info.iterations))
+
+    def described() -> list[tuple[ScramMechanism, int]]:
+        try:
+            (found,) = cluster.wait(cluster.admin.describe_user_scram_credentials([name]))
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.RESOURCE_NOT_FOUND:
+                raise
+            return []
+        return [(each.mechanism, each.iterations) for each in found.scram_credential_infos]
+
+    until("the user", lambda: described() == [(info.mechanism, info.iterations)])
     deletion = UserScramCredentialDeletion(name, ScramMechanism.SCRAM_SHA_256)
     cluster.wait(cluster.admin.alter_user_scram_credentials([deletion]))
-    fails(
-        KafkaError.RESOURCE_NOT_FOUND,
-        lambda: cluster.wait(cluster.admin.describe_user_scram_credentials([name])),
-    )
+    until("its end", lambda: described() == [])
 
 
 def acls(cluster: Cluster) -> None:
