@@ -1,4 +1,4 @@
-"""Streams on an Apache Kafka that wants TLS and a password or a certificate: all of its clients get in."""
+"""Streams, pipeline and sink on a broker that wants TLS and a password or a certificate: all get in."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ pytestmark = [
 
 
 @pytest.fixture
-def secured(tmp_path: Path) -> Iterator[SecuredKafka]:
-    with secured_kafka(tmp_path) as kafka:
+def secured(cluster_kind: str, tmp_path: Path) -> Iterator[SecuredKafka]:
+    with secured_kafka(tmp_path, kind=cluster_kind) as kafka:
         yield kafka
 
 
@@ -96,7 +96,13 @@ def test_a_pipeline_reads_and_its_sink_writes_exactly_once(
     source = KafkaSource(bootstrap, ["in"], client_options=client_options)
     frame = read_stream(spark, source).select("value")
     query = (
-        write_exactly_once(frame, bootstrap, "secured-sink", topic="out", client_options=client_options)
+        write_exactly_once(
+            frame,
+            bootstrap=bootstrap,
+            query_name="secured-sink",
+            topic="out",
+            client_options=client_options,
+        )
         .option("checkpointLocation", (tmp_path / "checkpoint").as_uri())
         .trigger(availableNow=True)
         .start()
