@@ -1,4 +1,4 @@
-"""Streams on an Apache Kafka that wants TLS and a password or a certificate: all of its clients get in."""
+"""Streams, pipeline and sink on a broker that wants TLS and a password or a certificate: all get in."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ pytestmark = [
 
 
 @pytest.fixture
-def secured(tmp_path: Path) -> Iterator[SecuredKafka]:
-    with secured_kafka(tmp_path) as kafka:
+def secured(cluster_kind: str, tmp_path: Path) -> Iterator[SecuredKafka]:
+    with secured_kafka(tmp_path, kind=cluster_kind) as kafka:
         yield kafka
 
 

@@ -1,9 +1,10 @@
-"""An Apache Kafka that wants TLS and a password, or at another listener a client's certificate."""
+"""A broker, ottla's or Apache Kafka, that wants TLS and a password, or elsewhere a client's certificate."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from ottla.protocol.messages.alter_user_scram_credentials_request import (
 from ottla.protocol.messages.alter_user_scram_credentials_response import AlterUserScramCredentialsResponse
 from support.servers.apache_kafka import ApacheKafka
 from support.servers.certificates import Authority
-from support.servers.cluster import free_port
+from support.servers.cluster import CONFORMANCE_SETTINGS, ServerProcess, free_port
 
 USER = "app"
 PASSWORD = 'with "quotes", a \\ and spaces'
@@ -30,7 +31,7 @@ _ITERATIONS = 4096
 
 @dataclass(frozen=True, slots=True)
 class SecuredKafka:
-    """An Apache Kafka behind SASL_SSL. client_options: librdkafka's, for a user who gets in.
+    """A broker behind SASL_SSL. client_options: librdkafka's, for a user who gets in.
 
     mutual_bootstrap, mutual_options: for a client that gets in by its certificate alone, as CN=client.
     """
@@ -79,9 +80,15 @@ WAYS_IN = ("PLAIN", "SCRAM-SHA-512", "certificate")
 
 @contextmanager
 def secured_kafka(
-    directory: Path, settings: Mapping[str, str] | None = None, users: Mapping[str, str] | None = None
+    directory: Path,
+    settings: Mapping[str, str] | None = None,
+    users: Mapping[str, str] | None = None,
+    kind: str = "apache-kafka",
 ) -> Iterator[SecuredKafka]:
-    """One that runs while the block does; its files are in `directory`. users: further ones, of PLAIN."""
+    """One that runs while the block does; its files are in `directory`. users: further ones, of PLAIN.
+
+    kind: `ottla` or `apache-kafka`; both start with the same settings.
+    """
     authority = Authority(directory, "authority")
     for name in ("server", "client"):
         identity = authority.identity(name)
@@ -117,7 +124,8 @@ def secured_kafka(
         "ssl.truststore.location": str(directory / "ca.pem"),
         **(settings or {}),
     }
-    with ApacheKafka.start(directory / "kafka", port, given) as kafka:
+    start = {"ottla": _started_ottla, "apache-kafka": ApacheKafka.start}[kind]
+    with start(directory / "kafka", port, given):
         trusting = {"ssl.ca.location": str(directory / "ca.pem")}
         options = {
             "security.protocol": "SASL_SSL",
@@ -132,4 +140,28 @@ def secured_kafka(
             "ssl.key.location": str(directory / "client.pem"),
             **trusting,
         }
-        yield SecuredKafka(kafka.bootstrap, options, listeners["MUTUAL"], mutual_options)
+        yield SecuredKafka(listeners["SASL_SSL"], options, listeners["MUTUAL"], mutual_options)
+
+
+@contextmanager
+def _started_ottla(directory: Path, port: int, settings: Mapping[str, str]) -> Iterator[None]:
+    """ottla with a properties file of these settings, as Apache Kafka takes it."""
+    directory.mkdir()
+    given = {
+        **CONFORMANCE_SETTINGS,
+        "node.id": "1",
+        "process.roles": "broker,controller",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(directory / "data"),
+        **settings,
+    }
+    config = directory / "server.properties"
+    config.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+    command = [sys.executable, "-m", "ottla", "broker", "--config", str(config)]
+    server = ServerProcess(command, f"127.0.0.1:{port}", directory / "ottla.log")
+    try:
+        server.start()
+        yield
+    finally:
+        if server.running:
+            server.stop()
