@@ -11,6 +11,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from support.servers.apache_kafka import CLUSTER_ID
 from support.servers.clusters import (
     APACHE_KAFKA,
     ClusterPlan,
@@ -50,10 +51,13 @@ SCRAM = {
 
 @contextmanager
 def started(
-    directory: Path, nodes: tuple[NodePlan, ...], settings: Mapping[str, str]
+    directory: Path,
+    nodes: tuple[NodePlan, ...],
+    settings: Mapping[str, str],
+    cluster_id: str | None = None,
 ) -> Iterator[NodeCluster]:
     """A cluster whose requests need a login, so that the test's own wire clients can't look after it."""
-    cluster = prepare_cluster("ottla", directory, ClusterPlan(nodes, settings))
+    cluster = prepare_cluster("ottla", directory, ClusterPlan(nodes, settings, cluster_id=cluster_id))
     try:
         cluster.start(*cluster.nodes)
         yield cluster
@@ -145,7 +149,7 @@ def test_a_killed_leader_costs_nothing_that_was_acknowledged(
 @pytest.mark.timeout(300)
 def test_nodes_of_ottla_and_apache_kafka_log_in_to_each_other(tmp_path: Path) -> None:
     nodes = (NodePlan(1), NodePlan(2, kind=APACHE_KAFKA), NodePlan(3))
-    with started(tmp_path, nodes, COMMON) as cluster:
+    with started(tmp_path, nodes, COMMON, CLUSTER_ID) as cluster:
         create_topic(cluster)
         producer = confluent_kafka.Producer({**access(cluster), "acks": "all", "enable.idempotence": True})
         acknowledged = produced(producer, range(300))
