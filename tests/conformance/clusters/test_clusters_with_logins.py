@@ -32,6 +32,8 @@ SCRAM_LOGIN = (
 #: Both listeners ask for a login, whatever their names say.
 COMMON = {
     "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+    # Kafka's brokers speak plaintext to each other otherwise, whatever the map says of the listener.
+    "inter.broker.listener.name": "PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
     "sasl.mechanism.controller.protocol": "PLAIN",
