@@ -16,10 +16,8 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from ottla.web.access_rules import UNLIMITED, Action
-from ottla.web.callers import caller_of, grants_of
-from ottla.web.errors import ApiError
+from ottla.web.callers import denied, grants_of
 
-DENIED: Final = 40301
 _OF_ANYBODY: Final = frozenset(("/", "/openapi.json", "/docs", "/v3/clusters", "/v3/clusters/{cluster_id}"))
 _TOPIC_PARAMETERS: Final = ("topic", "topic_name")
 _READING: Final = frozenset(("GET", "HEAD"))
@@ -74,8 +72,8 @@ def require(scope: Scope, need: Need) -> None:
             topic = next(parameters[name] for name in _TOPIC_PARAMETERS if name in parameters)
             if grants.allow(action, topic):
                 return
-            raise _denied(scope, action, f"topic {topic}")
-    raise _denied(scope, action, "this")
+            raise denied(scope, action, f"topic {topic}")
+    raise denied(scope, action, "this")
 
 
 def require_topics(request: Request, action: Action, topics: Iterable[str]) -> None:
@@ -83,19 +81,15 @@ def require_topics(request: Request, action: Action, topics: Iterable[str]) -> N
     grants = grants_of(request.scope)
     for topic in topics:
         if not grants.allow(action, topic):
-            raise _denied(request.scope, action, f"topic {topic}")
+            raise denied(request.scope, action, f"topic {topic}")
 
 
 def require_all(request: Request, action: Action) -> None:
     """Raises ApiError 40301 if the caller may not do this to every topic."""
     if not grants_of(request.scope).allow_all(action):
-        raise _denied(request.scope, action, "all topics")
+        raise denied(request.scope, action, "all topics")
 
 
 def may_read(request: Request, topic: str) -> bool:
     """Whether the caller may read this topic."""
     return grants_of(request.scope).allow(Action.READ, topic)
-
-
-def _denied(scope: Scope, action: Action, what: str) -> ApiError:
-    return ApiError(403, DENIED, f"{caller_of(scope).principal} is denied {action.name} on {what}")

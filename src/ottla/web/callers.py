@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ottla.web.access_rules import UNLIMITED, Grants
+from ottla.web.access_rules import UNLIMITED, Action, Grants
+from ottla.web.errors import ApiError
 
 CERTIFICATE: Final = "ottla.certificate"
 """Where the state of a request's scope has its client's certificate, in DER, if it showed one."""
+DENIED: Final = 40301
+"""The error code for an operation that the caller may not have done."""
 _CALLER: Final = "ottla.caller"
 _GRANTS: Final = "ottla.grants"
 """Where a request's ASGI scope has them."""
@@ -56,3 +59,8 @@ def grants_of(scope: Mapping[str, Any]) -> Grants:
 def with_caller(scope: Mapping[str, Any], caller: Caller, grants: Grants) -> dict[str, Any]:
     """The scope of the same request, which now tells its client."""
     return {**scope, _CALLER: caller, _GRANTS: grants}
+
+
+def denied(scope: Mapping[str, Any], action: Action, target: str) -> ApiError:
+    """The refusal of an action on a target, which is named in words."""
+    return ApiError(403, DENIED, f"{caller_of(scope).principal} is denied {action.name} on {target}")

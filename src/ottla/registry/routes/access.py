@@ -20,10 +20,7 @@ from ottla.registry.core.reading import SchemaRequest
 from ottla.registry.registry import Registry
 from ottla.registry.routes.parameters import path_text, subject_of
 from ottla.web.access_rules import UNLIMITED, Action
-from ottla.web.callers import caller_of, grants_of
-from ottla.web.errors import ApiError
-
-DENIED: Final = 40301
+from ottla.web.callers import denied, grants_of
 
 
 class Extent(enum.Enum):
@@ -103,7 +100,7 @@ def require(request: Request, registry: Registry, need: Need) -> None:
             context = path_text(request, "context").strip(":")
             if grants.allow_prefix(action, in_context(context, "")):
                 return
-    raise _denied(request, action, "this")
+    raise denied(request.scope, action, "this")
 
 
 def _require_subject(request: Request, registry: Registry, action: Action, subject: str) -> None:
@@ -114,24 +111,24 @@ def _require_subject(request: Request, registry: Registry, action: Action, subje
     grants, reads = grants_of(request.scope), registry.reads
     actual, names = reads.scoped.actual(subject), reads.names_of(subject)
     if action is not Action.READ and not grants.allow(action, actual):  # where a new version goes
-        raise _denied(request, action, f"subject {subject}")
+        raise denied(request.scope, action, f"subject {subject}")
     if all(grants.allow(action, name) for name in names):
         return
     if action is Action.READ and actual not in names and grants.allow(action, actual):
         raise subject_not_found(subject)
-    raise _denied(request, action, f"subject {subject}")
+    raise denied(request.scope, action, f"subject {subject}")
 
 
 def require_name(request: Request, action: Action, name: str) -> None:
     """Raises ApiError 40301 if the caller may not do this to the subject, or the key, of this very name."""
     if not grants_of(request.scope).allow(action, name):
-        raise _denied(request, action, name)
+        raise denied(request.scope, action, name)
 
 
 def require_all(request: Request, action: Action, purpose: str) -> None:
     """Raises ApiError 40301 if the caller may not do this to everything, as `purpose` takes."""
     if not grants_of(request.scope).allow_all(action):
-        raise _denied(request, action, f"everything, which {purpose} takes")
+        raise denied(request.scope, action, f"everything, which {purpose} takes")
 
 
 def key_subject_of(request: Request, registry: Registry) -> str:
@@ -160,8 +157,3 @@ def readable(request: Request, registry: Registry, stored: StoredSchema) -> Stor
         if may_read(request, other.subject):
             return other
     raise schema_not_found(stored.id)
-
-
-def _denied(request: Request, action: Action, what: str) -> ApiError:
-    principal = caller_of(request.scope).principal
-    return ApiError(403, DENIED, f"{principal} is denied {action.name} on {what}")
