@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -20,12 +20,10 @@ from ottla.client.access import Address, ClusterAccess
 from ottla.client.connection import ConnectionLost, NodeConnection, NodeRefusesUser
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages.metadata_request import MetadataRequest
-from support.servers.apache_kafka import ApacheKafka
 from support.servers.cluster import free_port
-from support.servers.ottla_broker import OttlaBroker
+from support.servers.sasl_brokers import scram_kafka, scram_ottla
 
 TIMEOUT_S = 30
-SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 MECHANISMS = {
     "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
     "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
@@ -36,32 +34,6 @@ SETTINGS = {
     "listener.name.sasl_plaintext.scram-sha-512.connections.max.reauth.ms": "3000",
     "connection.failed.authentication.delay.ms": "0",
 }
-
-
-@contextmanager
-def ottla(directory: Path, with_sasl: int) -> Iterator[str]:
-    port = free_port()
-    listen = ("--listen", f"127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{with_sasl}")
-    with OttlaBroker.start(directory / "ottla", port, SETTINGS, listen) as broker:
-        yield broker.bootstrap
-
-
-@contextmanager
-def apache_kafka(directory: Path, with_sasl: int) -> Iterator[str]:
-    port, controllers = free_port(), free_port()
-    settings = {
-        **SETTINGS,
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{with_sasl},"
-        f"CONTROLLER://127.0.0.1:{controllers}",
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controllers}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,"
-        "CONTROLLER:PLAINTEXT",
-    }
-    for mechanism in MECHANISMS:
-        name = f"listener.name.sasl_plaintext.{mechanism.lower()}.sasl.jaas.config"
-        settings[name] = f"{SCRAM_MODULE} required;"
-    with ApacheKafka.start(directory, port, settings) as kafka:
-        yield kafka.bootstrap
 
 
 async def connect(port: int, mechanism: str) -> NodeConnection:
@@ -97,12 +69,12 @@ async def until_refused(port: int, mechanism: str) -> None:
 @pytest.mark.parametrize(
     "start",
     [
-        pytest.param(ottla, id="ottla"),
-        pytest.param(apache_kafka, id="kafka", marks=[pytest.mark.java, pytest.mark.slow]),
+        pytest.param(scram_ottla, id="ottla"),
+        pytest.param(scram_kafka, id="kafka", marks=[pytest.mark.java, pytest.mark.slow]),
     ],
 )
 def test_a_connection_of_a_deleted_user_is_served_until_its_session_ends(
-    start: Callable[[Path, int], AbstractContextManager[str]], tmp_path: Path
+    start: Callable[[Path, int, Mapping[str, str]], AbstractContextManager[str]], tmp_path: Path
 ) -> None:
     port = free_port()
 
@@ -119,7 +91,7 @@ def test_a_connection_of_a_deleted_user_is_served_until_its_session_ends(
         assert await is_served(lasting)
         lasting.hang_up()
 
-    with start(tmp_path, port) as bootstrap:
+    with start(tmp_path, port, SETTINGS) as bootstrap:
         admin = AdminClient({"bootstrap.servers": bootstrap})
         for mechanism in MECHANISMS.values():
             upsertion = UserScramCredentialUpsertion("carol", ScramCredentialInfo(mechanism, 4096), b"secret")

@@ -28,6 +28,7 @@ from support.java.java_tools import TOOL_FLAGS, java_command
 from support.servers.apache_kafka import ApacheKafka
 from support.servers.cluster import free_port
 from support.servers.ottla_broker import OttlaBroker
+from support.servers.sasl_brokers import kafka_listeners, ottla_listeners
 
 TIMEOUT_S = 20
 TOPIC = "orders"
@@ -214,29 +215,28 @@ def test_tokens_are_judged_as_apache_kafka_judges_them(
         f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.files={keys}",
     )
     settings = {**SETTINGS, f"{PREFIX}sasl.oauthbearer.jwks.endpoint.url": url}
-    good = {
-        "good": PROVIDER.token(),
-        "of several audiences": PROVIDER.token(aud=["another", AUDIENCE]),
-        "with a scope": PROVIDER.token(scope="a b"),
-        "with scopes": PROVIDER.token(scope=["a", "b"]),
-        "just begun": PROVIDER.token(iat=int(time.time()) + 5),
-        "made in the future": PROVIDER.token(iat=int(time.time()) + 1000),
-        "within the skew": PROVIDER.token(exp=int(time.time()) - 5, iat=int(time.time()) - 100),
-    }
-    tokens = {**good, **PROVIDER.wrong()}
-    port, with_sasl, controllers = free_port(), free_port(), free_port()
-    listen = f"127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{with_sasl}"
-    with OttlaBroker.start(tmp_path / "ottla", port, settings, ("--listen", listen)):
-        ours = {name: verdict(with_sasl, bearer) for name, bearer in tokens.items()}
-    kafkas = {
-        **settings,
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{with_sasl},"
-        f"CONTROLLER://127.0.0.1:{controllers}",
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controllers}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,"
-        "CONTROLLER:PLAINTEXT",
-    }
-    with ApacheKafka.start(tmp_path / "kafka", port, kafkas):
-        theirs = {name: verdict(with_sasl, bearer) for name, bearer in tokens.items()}
+
+    def verdicts(port: int) -> tuple[dict[str, bool], dict[str, bool]]:
+        """Those on good tokens and on wrong ones, all made now: the brokers run one after the other."""
+        now = int(time.time())
+        good = {
+            "good": PROVIDER.token(),
+            "of several audiences": PROVIDER.token(aud=["another", AUDIENCE]),
+            "with a scope": PROVIDER.token(scope="a b"),
+            "with scopes": PROVIDER.token(scope=["a", "b"]),
+            "just begun": PROVIDER.token(iat=now + 5),
+            "made in the future": PROVIDER.token(iat=now + 1000),
+            "within the skew": PROVIDER.token(exp=now - 5, iat=now - 100),
+        }
+        given = (good, PROVIDER.wrong())
+        first, second = ({name: verdict(port, each) for name, each in tokens.items()} for tokens in given)
+        return first, second
+
+    port, with_sasl = free_port(), free_port()
+    with OttlaBroker.start(tmp_path / "ottla", port, settings, ottla_listeners(port, with_sasl)):
+        ours = verdicts(with_sasl)
+    with ApacheKafka.start(tmp_path / "kafka", port, {**settings, **kafka_listeners(port, with_sasl)}):
+        theirs = verdicts(with_sasl)
     assert ours == theirs
-    assert ours == {name: name in good for name in tokens}
+    good, wrong = ours
+    assert all(good.values()) and not any(wrong.values())

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,43 +21,16 @@ from confluent_kafka.admin import (
 
 from support.clients.wire import wait_for
 from support.java.java_tools import run_java
-from support.servers.apache_kafka import ApacheKafka
 from support.servers.cluster import free_port
-from support.servers.ottla_broker import OttlaBroker
+from support.servers.sasl_brokers import SCRAM_MODULE, scram_kafka, scram_ottla
 
 TIMEOUT_S = 30
-SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 TOKEN_TOOL = "org.apache.kafka.tools.DelegationTokenCommand"
 SETTINGS = {
     "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
     "delegation.token.secret.key": "of all nodes",
 }
 KEYS = {"token_id", "hmac", "owner", "requester", "renewers", "issued_ms", "expires_ms", "max_ms"}
-
-
-@contextmanager
-def ottla(directory: Path, with_sasl: int) -> Iterator[str]:
-    port = free_port()
-    listen = ("--listen", f"127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{with_sasl}")
-    with OttlaBroker.start(directory / "ottla", port, SETTINGS, listen) as broker:
-        yield broker.bootstrap
-
-
-@contextmanager
-def apache_kafka(directory: Path, with_sasl: int) -> Iterator[str]:
-    port, controllers = free_port(), free_port()
-    settings = {
-        **SETTINGS,
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{with_sasl},"
-        f"CONTROLLER://127.0.0.1:{controllers}",
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controllers}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,"
-        "CONTROLLER:PLAINTEXT",
-    }
-    for mechanism in ("scram-sha-256", "scram-sha-512"):
-        settings[f"listener.name.sasl_plaintext.{mechanism}.sasl.jaas.config"] = f"{SCRAM_MODULE} required;"
-    with ApacheKafka.start(directory, port, settings) as kafka:
-        yield kafka.bootstrap
 
 
 class Users:
@@ -101,14 +73,14 @@ class Users:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(ottla, id="ottla"),
-        pytest.param(apache_kafka, id="kafka", marks=[pytest.mark.java, pytest.mark.slow]),
+        pytest.param(scram_ottla, id="ottla"),
+        pytest.param(scram_kafka, id="kafka", marks=[pytest.mark.java, pytest.mark.slow]),
     ],
 )
 def users(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Users]:
     directory: Path = tmp_path_factory.mktemp("tokens")
     with_sasl = free_port()
-    with request.param(directory, with_sasl) as bootstrap:
+    with request.param(directory, with_sasl, SETTINGS) as bootstrap:
         admin = AdminClient({"bootstrap.servers": bootstrap})
         for user in ("alice", "bob", "carol"):
             info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)

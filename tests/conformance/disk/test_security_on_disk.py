@@ -35,11 +35,11 @@ from support.nodes.sasl import connect_with_sasl, log_in
 from support.servers.apache_kafka import ApacheKafka
 from support.servers.cluster import free_port
 from support.servers.ottla_broker import OttlaBroker
+from support.servers.sasl_brokers import SCRAM_MODULE, kafka_listeners, ottla_listeners
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 TIMEOUT_S = 30
-SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 SECRET = "of all nodes"
 SNAPSHOT_OFTEN = {
     "metadata.log.max.record.bytes.between.snapshots": "1000",
@@ -134,28 +134,22 @@ def described_tokens(bootstrap: str, directory: Path) -> set[str]:
 
 
 def test_users_acls_and_tokens_go_back_and_forth(tmp_path: Path) -> None:
-    data, with_sasl, port, controllers = tmp_path / "logs", free_port(), free_port(), free_port()
+    data, with_sasl, port = tmp_path / "logs", free_port(), free_port()
     secured = f"127.0.0.1:{with_sasl}"
     # given a user that was made here and logs in here
-    listen = ("--listen", f"127.0.0.1:{port},SASL_PLAINTEXT://{secured}")
+    listen = ottla_listeners(port, with_sasl)
     with OttlaBroker.start(data, port, MECHANISMS, listen) as broker:
         make_user(broker.bootstrap, "alice", ScramMechanism.SCRAM_SHA_256)
         assert logs_in(secured, "alice", "SCRAM-SHA-256")
 
     # then it logs in to Apache Kafka, which makes another user, ACLs and a token
     kafkas = {
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://{secured},"
-        f"CONTROLLER://127.0.0.1:{controllers}",
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controllers}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,"
-        "CONTROLLER:PLAINTEXT",
+        **kafka_listeners(port, with_sasl, ("SCRAM-SHA-256", "SCRAM-SHA-512")),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:alice;User:bob",
         "delegation.token.secret.key": SECRET,
         **MECHANISMS,
     }
-    for mechanism in ("scram-sha-256", "scram-sha-512"):
-        kafkas[f"listener.name.sasl_plaintext.{mechanism}.sasl.jaas.config"] = f"{SCRAM_MODULE} required;"
     with ApacheKafka.start(tmp_path, port, kafkas) as kafka:
         assert logs_in(secured, "alice", "SCRAM-SHA-256")
         make_user(kafka.bootstrap, "bob", ScramMechanism.SCRAM_SHA_512)
