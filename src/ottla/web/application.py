@@ -12,9 +12,11 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ottla.web.errors import ApiError
+from ottla.web.request_figures import note_route
 
 log = logging.getLogger("ottla.web")
 
@@ -47,8 +49,25 @@ def json_application(routes: Sequence[BaseRoute], media_type: str = "application
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         return error_answer(500, 50001, "Internal Server Error", media_type)
 
+    for route in routes:
+        if isinstance(route, Route):
+            route.app = _Noted(route.path_format, route.app)
     handlers: dict[Any, Any] = {ApiError: told, HTTPException: of_http, Exception: unexpected}
     return Starlette(routes=list(routes), exception_handlers=handlers)
+
+
+class _Noted:
+    """A route's application, which notes the route for the service's figures."""
+
+    __slots__ = ("_app", "_template")
+
+    def __init__(self, template: str, app: ASGIApp) -> None:
+        self._template = template
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        note_route(scope, self._template)
+        await self._app(scope, receive, send)
 
 
 def error_answer(status: int, error_code: int, message: str, media_type: str) -> Response:

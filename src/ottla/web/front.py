@@ -20,13 +20,15 @@ from typing import Final
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ottla.config.loopback import is_loopback
 from ottla.web.access_rules import UNLIMITED
 from ottla.web.application import error_answer
 from ottla.web.callers import ANONYMOUS, with_caller
 from ottla.web.compression import GzippedAnswer, UnfoldedBody, accepts_gzip
 from ottla.web.cross_origin import CrossOrigin, Headers
 from ottla.web.front_settings import HOSTS, FrontOptions
-from ottla.web.hosts import AllowedHosts, is_loopback
+from ottla.web.hosts import AllowedHosts
+from ottla.web.request_figures import Refusal, RequestFigures, RequestMeasure, carries_body, note_refusal
 
 log = logging.getLogger("ottla.web")
 
@@ -52,16 +54,24 @@ _OF_FOLDED_BODY: Final = frozenset({b"content-encoding", b"content-length"})
 class Front:
     """Stands before a service's own application, for all of its listeners."""
 
-    def __init__(self, app: ASGIApp, options: FrontOptions, listeners: Iterable[tuple[str, int]]) -> None:
-        """listeners: the addresses and ports that they are bound to."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        options: FrontOptions,
+        listeners: Iterable[tuple[str, int]],
+        figures: RequestFigures | None = None,
+    ) -> None:
+        """listeners: the addresses and ports that they are bound to. figures: None where none are kept."""
         own = () if options.host_name is None else (options.host_name,)
         self._app = app
+        self._figures = figures
         self._on_loopback = frozenset(each for each in listeners if is_loopback(each[0]))
         self._hosts_of_loopback = AllowedHosts.of(options.hosts, own, loopback=True)
         self._hosts = AllowedHosts.of(options.hosts, own, loopback=False)
         self._cross_origin = CrossOrigin(options)
         self._compression = options.compression
         self._security = options.security
+        self._is_signed = options.is_signed
         self._preflight_is_open = options.preflight_is_open
         self._under_way: set[asyncio.Task[None]] = set()
         self._none_left = asyncio.Event()
@@ -74,7 +84,11 @@ class Front:
             return
         task = asyncio.current_task()
         assert task is not None, "the server runs each request as a task"
-        answer = _Answer(send)
+        figures = self._figures
+        measure = None if figures is None else figures.begin(scope)
+        if measure is not None and carries_body(scope["method"]):
+            receive = measure.counted(receive)
+        answer = _Answer(send, measure)
         self._under_way.add(task)
         try:
             await self._handle(scope, receive, answer)
@@ -83,8 +97,10 @@ class Front:
                 raise
             task.uncancel()
             if not answer.begun:
-                await error_answer(503, 503, STOPPING, JSON)(scope, receive, send)
+                await error_answer(503, 503, STOPPING, JSON)(scope, receive, answer.send)
         finally:
+            if figures is not None and measure is not None:
+                figures.end(scope["method"], measure)
             self._under_way.discard(task)
             if not self._under_way:
                 self._none_left.set()
@@ -110,6 +126,7 @@ class Front:
         if host is None or not hosts.allows(_text(host)):
             refusal = _refused_host(scope, host)
             if refusal is not None:
+                note_refusal(scope, Refusal.HOST)
                 await refusal(scope, receive, send)
                 return
         preflight = self._preflight(scope, given)
@@ -119,7 +136,8 @@ class Front:
         if self._cross_origin.enabled and preflight is None:
             origin = given.get(b"origin")
             answer.headers = self._cross_origin.answered(None if origin is None else _text(origin))
-        if self._security is not None and not (self._security.asks_nothing and scope["scheme"] == "http"):
+        if self._asks_who(scope):
+            assert self._security is not None
             caller = await self._security.admit(scope, given)
             if isinstance(caller, Response):
                 await caller(scope, receive, send)
@@ -146,6 +164,12 @@ class Front:
         if wanted and scope["method"] != "HEAD":
             send = GzippedAnswer(send).send
         await self._app(scope, receive, send)
+
+    def _asks_who(self, scope: Scope) -> bool:
+        """Whether the client has to prove who it is."""
+        if self._security is None or (self._security.asks_nothing and scope["scheme"] == "http"):
+            return False
+        return not self._is_signed(scope["method"], scope.get("raw_path") or scope["path"].encode())
 
     def _preflight(self, scope: Scope, given: Mapping[bytes, bytes]) -> Headers | None:
         """The headers of the answer to a preflight request of an allowed origin, else None."""
@@ -175,16 +199,19 @@ def _refused_host(scope: Scope, host: bytes | None) -> Response | None:
 class _Answer:
     """One answer on its way to the server; `headers` are added to its own."""
 
-    __slots__ = ("_send", "begun", "headers")
+    __slots__ = ("_measure", "_send", "begun", "headers")
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, measure: RequestMeasure | None) -> None:
         self._send = send
+        self._measure = measure
         self.begun = False
         self.headers: Headers = []
 
     async def send(self, message: Message) -> None:
         """Takes the answer's messages in place of the server's `send`."""
         self.begun = True
+        if self._measure is not None:
+            self._measure.sent(message)
         if self.headers and message["type"] == "http.response.start":
             message = {**message, "headers": [*message["headers"], *self.headers]}
         await self._send(message)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from ottla.config.setting import LOW, boolean, string_list
 from ottla.config.settings import Settings
+from ottla.config.telemetry_settings import TRACES_RATIO, TRACING_SETTINGS, OtlpTarget
+from ottla.metrics.settings import ENDPOINT_SETTINGS
 from ottla.web.authentication_settings import AUTHENTICATION_SETTINGS
 from ottla.web.security import Security
 from ottla.web.tls_settings import TLS_SETTINGS
@@ -66,14 +69,22 @@ FRONT_SETTINGS: Final = (
     CORS_SKIP_OPTIONS,
     COMPRESSION,
     HOSTS,
+    *ENDPOINT_SETTINGS,
+    *TRACING_SETTINGS,
 )
+
+
+def _never(_method: str, _path: bytes) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
 class FrontOptions:
     """The values of a service's HTTP settings. host_name: the name that the service gives itself, if any.
 
-    security: None for a service that does not tell its clients apart.
+    security: None for a service that does not tell its clients apart. tracing: the collector of traces.
+    is_signed: whether requests of a method and path (as it came) are signed by another instance, which their
+    endpoints check: they are not asked for an identity besides.
     """
 
     origins: tuple[str, ...] = ()
@@ -85,6 +96,9 @@ class FrontOptions:
     host_name: str | None = None
     preflight_is_open: bool = True
     security: Security | None = None
+    tracing: OtlpTarget | None = None
+    traces_ratio: float = 1.0
+    is_signed: Callable[[str, bytes], bool] = _never
 
     @classmethod
     def of(
@@ -104,4 +118,6 @@ class FrontOptions:
             host_name,
             config[CORS_SKIP_OPTIONS],
             Security(config, passes_credentials_on=passes_credentials_on),
+            OtlpTarget.of(config),
+            config[TRACES_RATIO],
         )

@@ -26,14 +26,6 @@ KEPT_HOSTS: Final = 256
 """Hosts of requests whose verdicts are kept: most requests name one of a few."""
 
 
-def is_loopback(address: str) -> bool:
-    """Whether this is the IP address of a listener that only this machine can reach."""
-    try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
-
-
 class AllowedHosts:
     """The hosts that requests to one listener may name."""
 

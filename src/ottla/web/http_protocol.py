@@ -14,6 +14,8 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ottla.web.callers import CERTIFICATE
+from ottla.web.lingering_transport import LingeringTransport
+from ottla.web.request_figures import Refusal, RequestFigures
 
 HEAD_BYTES: Final = 64 * 1024
 """The most bytes of a request's line and headers, and of any other bytes outside of a body."""
@@ -37,9 +39,16 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._unread_since = 0.0
         self._look: asyncio.TimerHandle | None = None
         self._certificate: bytes | None = None
+        self._lingering: LingeringTransport | None = None
+        self.figures: RequestFigures | None = None
+        """Where connections and refused heads are counted, set before the connection is made."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
-        super().connection_made(transport)
+        self._lingering = LingeringTransport(transport, self._client_may_send)
+        super().connection_made(self._lingering)
+        if self.figures is not None:
+            self.figures.connections += 1
+            self.figures.connections_opened += 1
         if self.scheme == "https":
             self._certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
         self._heard_at = self.loop.time()
@@ -48,16 +57,22 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._look is not None:
             self._look.cancel()
+        if self.figures is not None:
+            self.figures.connections -= 1
+        if self._lingering is not None:
+            self._lingering.ended()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._lingering is not None and self._lingering.is_lingering:
+            return
         self._heard_at = self.loop.time()
         self._progress = False
+        self._bytes_since_progress += len(data)
         super().data_received(data)
         if self._progress:
             self._bytes_since_progress = 0
             return
-        self._bytes_since_progress += len(data)
         if self._bytes_since_progress > HEAD_BYTES and not self.transport.is_closing():
             self._refuse(431, b"Request Header Fields Too Large", f"Headers of more than {HEAD_BYTES} bytes")
 
@@ -65,7 +80,19 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._progress = True
         if self._certificate is not None:
             self.scope["state"][CERTIFICATE] = self._certificate
+        if self.figures is not None and self._has_no_place():
+            self.figures.refuse(Refusal.CONNECTIONS)
         super().on_headers_complete()
+
+    def _client_may_send(self) -> bool:
+        """Whether the client is in the middle of a request, so that more of it may come."""
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        return self._bytes_since_progress > 0 or (cycle is not None and cycle.more_body)
+
+    def _has_no_place(self) -> bool:
+        """Whether uvicorn answers the next request with 503, before the service sees it."""
+        most = self.limit_concurrency
+        return most is not None and (len(self.connections) >= most or len(self.tasks) >= most)
 
     def on_body(self, body: bytes) -> None:
         self._progress = True
@@ -80,6 +107,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._refuse(400, b"Bad Request", msg)
 
     def _refuse(self, status: int, phrase: bytes, message: str) -> None:
+        if self.figures is not None:
+            self.figures.refuse(Refusal.HEAD_BYTES if status == 431 else Refusal.MALFORMED)
         content = orjson.dumps({"error_code": status, "message": message})
         lines = [
             b"HTTP/1.1 %d %s" % (status, phrase),

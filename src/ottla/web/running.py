@@ -18,7 +18,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ottla.config.errors import UserError
+from ottla.metrics.endpoint import MetricsEndpoint
+from ottla.metrics.settings import Address
 from ottla.web.server import HttpAddress, Service, bind, cancel, serve
+from ottla.web.service_metrics import ServicesMetrics
 
 log = logging.getLogger("ottla.web")
 
@@ -68,12 +71,37 @@ class Kept:
     make: Callable[[], Service]
 
 
-async def run_alone(service: Service, wanted: Sequence[HttpAddress], ready: Callable[[str], None]) -> int:
+@dataclass(slots=True)
+class Watched:
+    """Where the services of a process are watched: their metrics, and the endpoint that exposes them."""
+
+    metrics: ServicesMetrics
+    endpoint: MetricsEndpoint
+    address: Address | None = None
+    """Once it is bound."""
+
+    def bind(self) -> Address:
+        """Take the port, if that is not done yet. Raises EndpointError."""
+        if self.address is None:
+            self.address = self.endpoint.bind()
+        return self.address
+
+
+async def run_alone(
+    service: Service,
+    wanted: Sequence[HttpAddress],
+    ready: Callable[[str], None],
+    watched: Watched | None = None,
+) -> int:
     """Run until a signal (returns 0) or the service's death (1). Raises ServiceError if it can't start."""
     with _signals() as stopped:
         place = Place.take(service.name, wanted)
-        serving = asyncio.create_task(serve(service, place.bound, place.addresses, ready))
         async with AsyncExitStack() as stack:
+            stack.callback(place.close)
+            metrics, told = await _watch(stack, watched, ready)
+            if metrics is not None:
+                metrics.add(service.name)
+            serving = asyncio.create_task(serve(service, place.bound, place.addresses, told, metrics))
             stack.push_async_callback(cancel, serving)
             stack.push_async_callback(cancel, stopped)
             await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -87,6 +115,7 @@ async def run_together(
     services: Sequence[Kept],
     ready: Callable[[str], None],
     needed: Callable[[], Coroutine[Any, Any, str]],
+    watched_by: Watched | None = None,
 ) -> int:
     """Run until a signal (returns 0) or until `needed` returns the reason for an end (1).
 
@@ -94,13 +123,18 @@ async def run_together(
     """
     with _signals() as stopped:
         async with AsyncExitStack() as stack:
+            metrics, told = await _watch(stack, watched_by, ready)
+            if metrics is not None:
+                for kept in services:
+                    metrics.add(kept.place.name)
             missing = asyncio.create_task(needed(), name="needed")
             stack.push_async_callback(cancel, missing)
             stack.push_async_callback(cancel, stopped)
             watched: list[asyncio.Task[Any]] = [stopped, missing]
             for kept in services:
                 tried = asyncio.Event()
-                watched.append(asyncio.create_task(_keep(kept, ready, tried), name=kept.place.name))
+                keeping = _keep(kept, told, tried, metrics)
+                watched.append(asyncio.create_task(keeping, name=kept.place.name))
                 stack.push_async_callback(cancel, watched[-1])
                 trying = asyncio.create_task(tried.wait())
                 stack.push_async_callback(cancel, trying)
@@ -116,7 +150,28 @@ async def run_together(
             return 0
 
 
-async def _keep(kept: Kept, ready: Callable[[str], None], tried: asyncio.Event) -> None:
+async def _watch(
+    stack: AsyncExitStack, watched: Watched | None, ready: Callable[[str], None]
+) -> tuple[ServicesMetrics | None, Callable[[str], None]]:
+    """Start the endpoint, which answers before any service does; the line of the first also tells where."""
+    if watched is None:
+        return None, ready
+    address = watched.bind()
+    stack.push_async_callback(watched.endpoint.stop)
+    await watched.endpoint.start()
+    place = f", metrics at {address.url}/metrics"
+
+    def told(line: str) -> None:
+        nonlocal place
+        ready(line + place)
+        place = ""
+
+    return watched.metrics, told
+
+
+async def _keep(
+    kept: Kept, ready: Callable[[str], None], tried: asyncio.Event, metrics: ServicesMetrics | None
+) -> None:
     """Start a service again and again. Sets `tried` once it is ready or has failed."""
     name = kept.place.name
     told = ""
@@ -132,7 +187,7 @@ async def _keep(kept: Kept, ready: Callable[[str], None], tried: asyncio.Event) 
     while True:
         begun = clock()
         try:
-            problem = f"ottla {name} has ended: {await _served(kept, is_ready)}"
+            problem = f"ottla {name} has ended: {await _served(kept, is_ready, metrics)}"
         except UserError as refusal:
             problem = f"ottla {name} can't start: {refusal}"
         except Exception as fault:
@@ -148,8 +203,8 @@ async def _keep(kept: Kept, ready: Callable[[str], None], tried: asyncio.Event) 
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
-async def _served(kept: Kept, ready: Callable[[str], None]) -> str:
-    return await serve(kept.make(), kept.place.sockets(), kept.place.addresses, ready)
+async def _served(kept: Kept, ready: Callable[[str], None], metrics: ServicesMetrics | None) -> str:
+    return await serve(kept.make(), kept.place.sockets(), kept.place.addresses, ready, metrics)
 
 
 def _unseen(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

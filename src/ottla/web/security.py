@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from ottla.config.loopback import is_loopback
 from ottla.config.settings import Settings
 from ottla.security.bearer_tokens import TokenRules, UnusableKeys
 from ottla.security.key_set_source import KeySetSource, KeysUnreachable
@@ -40,7 +41,6 @@ from ottla.web.authentication import (
 from ottla.web.authentication_settings import Method
 from ottla.web.callers import ANONYMOUS, CERTIFICATE, Caller
 from ottla.web.errors import ServiceError
-from ottla.web.hosts import is_loopback
 
 log = logging.getLogger("ottla.web")
 

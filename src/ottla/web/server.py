@@ -20,12 +20,16 @@ from typing import Any, Final, Protocol
 import uvicorn
 from starlette.types import ASGIApp
 
+from ottla.tracing.tracer import Tracer
 from ottla.web.errors import ServiceError
 from ottla.web.front import Front
 from ottla.web.front_settings import FrontOptions
 from ottla.web.http_protocol import BoundedHttpProtocol
+from ottla.web.request_figures import RequestFigures
 from ottla.web.security import Security
+from ottla.web.service_metrics import Observed, ServiceRuns, ServicesMetrics
 from ottla.web.tls_acceptor import TlsAcceptor
+from ottla.web.traced_requests import traced
 
 STOP_REQUESTS_SECONDS: Final = 5
 """For connections that stay open although no request is under way: longer than the front's DRAIN_SECONDS."""
@@ -92,6 +96,9 @@ class Service(Protocol):
     def front(self) -> FrontOptions:
         """The options of the front of its listeners."""
 
+    def observed(self, figures: RequestFigures) -> Observed:
+        """Ways to look into it, from before its start on. figures: those of its requests."""
+
     async def start(self, address: HttpAddress) -> None:
         """Get ready to answer at `address`, which is bound already: the first of several.
 
@@ -113,15 +120,20 @@ async def serve(
     bound: Sequence[socket.socket],
     addresses: Sequence[HttpAddress],
     ready: Callable[[str], None],
+    metrics: ServicesMetrics | None = None,
 ) -> str:
     """Start a service and answer at all of `bound` until it can't go on; returns the reason.
 
     Cancelling stops it cleanly. `addresses`: those of `bound`, with their real ports. `ready` is called with
-    a line once the service answers. Closes `bound`. Raises ServiceError if the service can't start.
+    a line once the service answers. metrics: where the run is watched, if anywhere. Closes `bound`. Raises
+    ServiceError if the service can't start.
     """
     async with AsyncExitStack() as stack:
         for each in bound:
             stack.callback(each.close)
+        runs = (
+            None if metrics is None else stack.enter_context(metrics.run_of(service.name, service.observed))
+        )
         stack.push_async_callback(service.stop)
         security = service.front.security
         if security is not None:
@@ -130,16 +142,21 @@ async def serve(
             )
         contexts = [_context(security, each) for each in addresses]
         await service.start(addresses[0])
-        answering = await _listen(stack, service, list(zip(bound, contexts, strict=True)))
+        answering = await _listen(stack, service, list(zip(bound, contexts, strict=True)), runs)
         failing = asyncio.create_task(service.failed(), name=f"{service.name} failed")
         stack.push_async_callback(cancel, failing)
         watched: list[asyncio.Task[str]] = [answering, failing]
         if security is not None:
             watched.append(asyncio.create_task(_watch(security), name=f"{service.name} security"))
             stack.push_async_callback(cancel, watched[-1])
+        if runs is not None:
+            runs.ready()
         ready(f"ottla {service.name} ready at {', '.join(each.url for each in addresses)}")
         done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-        return done.pop().result()
+        reason = done.pop().result()
+        if runs is not None:
+            runs.state = reason
+        return reason
 
 
 def _context(security: Security | None, address: HttpAddress) -> Context | None:
@@ -194,9 +211,13 @@ class _Uvicorn(uvicorn.Server):
     """A uvicorn server that leaves signals to the process, which may run several."""
 
     def __init__(
-        self, config: uvicorn.Config, listeners: Sequence[tuple[socket.socket, Context | None]]
+        self,
+        config: uvicorn.Config,
+        listeners: Sequence[tuple[socket.socket, Context | None]],
+        figures: RequestFigures | None,
     ) -> None:
         super().__init__(config)
+        self._figures = figures
         self.ready = asyncio.Event()
         self._listeners = listeners
 
@@ -210,7 +231,9 @@ class _Uvicorn(uvicorn.Server):
         loop = asyncio.get_running_loop()
 
         def make_protocol() -> BoundedHttpProtocol:
-            return BoundedHttpProtocol(self.config, self.server_state, self.lifespan.state, loop)
+            made = BoundedHttpProtocol(self.config, self.server_state, self.lifespan.state, loop)
+            made.figures = self._figures
+            return made
 
         backlog = self.config.backlog
         self.servers = []
@@ -224,14 +247,26 @@ class _Uvicorn(uvicorn.Server):
         self.ready.set()
 
 
+def _tracer(service: Service) -> Tracer | None:
+    """The tracer of a service's requests; None where they are not traced. Raises ConfigError."""
+    options = service.front
+    if options.tracing is None:
+        return None
+    return Tracer(f"ottla-{service.name}", options.tracing, options.traces_ratio)
+
+
 async def _listen(
-    stack: AsyncExitStack, service: Service, bound: Sequence[tuple[socket.socket, Context | None]]
+    stack: AsyncExitStack,
+    service: Service,
+    bound: Sequence[tuple[socket.socket, Context | None]],
+    runs: ServiceRuns | None,
 ) -> asyncio.Task[str]:
     """Answer requests at these sockets until the stack is closed; the task ends when the server does."""
     sockets = [each for each, _ in bound]
-    front = Front(service.app, service.front, [each.getsockname()[:2] for each in sockets])
+    figures = None if runs is None else runs.figures
+    front = Front(service.app, service.front, [each.getsockname()[:2] for each in sockets], figures)
     config = uvicorn.Config(
-        front,
+        traced(front, _tracer(service), stack),
         http=BoundedHttpProtocol,
         interface="asgi3",
         lifespan="off",
@@ -245,7 +280,7 @@ async def _listen(
         limit_concurrency=CONNECTIONS,
         backlog=BACKLOG,
     )
-    server = _Uvicorn(config, bound)
+    server = _Uvicorn(config, bound, figures)
 
     async def serve() -> str:
         await server.serve(sockets)

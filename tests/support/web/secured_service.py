@@ -18,8 +18,10 @@ from ottla.config.sources import from_mapping
 from ottla.web.application import json_answer, json_application
 from ottla.web.callers import caller_of, grants_of
 from ottla.web.front_settings import FRONT_SETTINGS, FrontOptions
+from ottla.web.request_figures import RequestFigures
 from ottla.web.running import Place
 from ottla.web.server import HttpAddress, serve
+from ottla.web.service_metrics import Observed
 from ottla.web.tls_settings import base_name
 from support.servers.certificates import Authority
 
@@ -52,6 +54,9 @@ class WhoService:
 
     async def start(self, _address: HttpAddress) -> None:
         pass
+
+    def observed(self, figures: RequestFigures) -> Observed:
+        return Observed()
 
     def end_requests(self) -> None:
         pass

@@ -16,8 +16,10 @@ from ottla.web import running
 from ottla.web.application import json_answer, json_application
 from ottla.web.errors import ServiceError
 from ottla.web.front_settings import FrontOptions
+from ottla.web.request_figures import RequestFigures
 from ottla.web.running import Kept, Place, run_alone, run_together
 from ottla.web.server import HttpAddress
+from ottla.web.service_metrics import Observed
 
 TIMEOUT_S = 20
 ANYWHERE = HttpAddress("127.0.0.1", 0)
@@ -41,6 +43,9 @@ class Plain:
     async def start(self, _address: HttpAddress) -> None:
         if self._refusals:
             raise self._refusals.pop(0)
+
+    def observed(self, figures: RequestFigures) -> Observed:
+        return Observed()
 
     def end_requests(self) -> None:
         pass
