@@ -24,12 +24,14 @@ from ottla.broker.config import (
     AUDIT_LOG_KEY_FILE,
     AUDIT_LOG_REPLICATION_FACTOR,
     BROKER_TABLE,
+    MOST_SERIES_OF_A_CLIENT,
     SSL_PRINCIPAL_SPIFFE,
     SUPER_USERS,
 )
 from ottla.cli.servers.broker_options import DEFAULT_LISTEN
 from ottla.client.java_names import unsupported_properties
 from ottla.config.setting import Setting, Table, UpdateMode
+from ottla.config.telemetry_settings import OTLP_SETTINGS
 from ottla.core.decisions.config_changes import group_setting_bounds
 from ottla.core.settings import broker_settings, client_metrics_settings, group_settings, topic_settings
 from ottla.core.settings.broker_settings import (
@@ -51,6 +53,8 @@ from ottla.core.settings.schema_validation_settings import (
     SCHEMA_VALIDATION_BROKER_SETTINGS,
     SCHEMA_VALIDATION_TOPIC_SETTINGS,
 )
+from ottla.lag import settings as lag_settings
+from ottla.metrics.settings import METRICS_SETTINGS
 from ottla.registry import settings as registry_settings
 from ottla.rest import settings as rest_settings
 
@@ -141,6 +145,12 @@ def pages() -> dict[str, str]:
             "or Java's clients call their properties: `kafkastore.security.protocol`, "
             "`kafkastore.sasl.username` or `kafkastore.sasl.jaas.config`. Certificates and keys are PEM.",
         ),
+        "lag.md": service_page(
+            lag_settings.TABLE,
+            lag_settings.OFFSET_REFRESH_MS,
+            "Other names that begin with `client.` go, without that, to the Kafka client, as librdkafka or "
+            "Java's clients call their properties. Certificates and keys are PEM.",
+        ),
         "rest.md": service_page(
             rest_settings.TABLE,
             rest_settings.CONSUMER_INSTANCES,
@@ -165,6 +175,10 @@ def broker_page() -> str:
     sections.append(Section("Formatting", [ADD_SCRAM], "ottla's own: what an empty directory begins with."))
     sections.append(Section("Names of certificates", [SSL_PRINCIPAL_SPIFFE], "ottla's own."))
     audit = [AUDIT_LOG_ENABLE, AUDIT_LOG_KEY_FILE, AUDIT_LOG_REPLICATION_FACTOR]
+    text = "ottla's own: where Prometheus and health checks ask, and who may read the answers."
+    sections.append(Section("Metrics endpoint", METRICS_SETTINGS, text))
+    telemetry = [MOST_SERIES_OF_A_CLIENT, *OTLP_SETTINGS]
+    sections.append(Section("Client telemetry", telemetry, "ottla's own: see [telemetry](../telemetry.md)."))
     sections.append(Section("Audit log", audit, "ottla's own: see [security](../security.md)."))
     without = [each for each in BROKER_SETTINGS.values() if not has_effect(each.name)]
     sections.append(

@@ -22,6 +22,7 @@ EXIT_STATUS: Final = (
     ("0", "Done."),
     ("1", "Failed; a line on stderr says why."),
     ("2", "Wrong usage."),
+    ("3", "Done, and found that for which a failure was asked by --fail-on."),
     ("130", "Ended by Ctrl-C."),
     ("141", "The reader of the output has gone."),
 )
@@ -72,7 +73,7 @@ def _command_page(top: Registered) -> Iterator[str]:
         common = [record for record in records[0] if all(record in others for others in records)]
         yield ".SH COMMANDS"
         for each, options in zip(members, records, strict=True):
-            yield rf".SS {_escaped(each.name.removeprefix(top.name).strip())}"
+            yield rf".SS {_escaped(each.name.removeprefix(top.name).strip() or each.path)}"
             yield from _paragraphs(each.command.help or "")
             yield from _listed([record for record in options if record not in common])
         yield ".SH OPTIONS OF ALL COMMANDS"

@@ -24,7 +24,7 @@ def page(commands: Sequence[Registered], shown: Sequence[Shown]) -> str:
     parts += ["## Words of other tools", OTHER_TOOLS.read_text("utf-8")]
     for top in commands:
         parts.append(f"## ottla {top.name}")
-        if [each.name for each in top.below()] != [top.name]:
+        if top.name not in [each.name for each in top.below()]:
             parts.append(_help(top))
         for each in top.below():
             parts.append(f"### `{each.path}`")

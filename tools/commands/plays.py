@@ -77,6 +77,8 @@ PLAYS: Final = (
     ),
     play("group list", "ottla group list", "ottla group list --json", needs=RECORDS),
     play("group describe", "ottla group describe packers --no-times", needs=RECORDS),
+    play("lag", "ottla lag", "ottla lag --group packers --summary --json", needs=RECORDS),
+    play("lag", "ottla lag --behind --warn-lag 3 --fail-on warn", exit_code=3, needs=RECORDS),
     play("group reset", "ottla group reset packers --to earliest --all-topics", needs=RECORDS),
     play("group delete-offsets", "ottla group delete-offsets packers --topic order-items", needs=RECORDS),
     play("group delete", "ottla group delete packers --yes", needs=RECORDS),
@@ -100,6 +102,9 @@ PLAYS: Final = (
     play("quota alter", "ottla quota alter --default-user --client-id nightly consumer_byte_rate=2097152"),
     play("quota describe", "ottla quota describe", "ottla quota describe --user alice --json"),
     play("quota delete", "ottla quota delete --user alice producer_byte_rate"),
+    play("doctor", "- ottla topic create endless --config retention.ms=-1", "ottla doctor", exit_code=4),
+    play("doctor", "ottla doctor --only retention-unbounded,tiny-segments --json", exit_code=3),
+    play("doctor", "- ottla topic delete endless --yes", "ottla doctor --probe --for 2"),
     play("log dump", "ottla log dump data/payments-0", needs=RECORDS),
     play("log verify", "ottla log verify data", needs=RECORDS),
     play("bench produce", "- ottla topic create perf", needs=TOPIC),
@@ -115,10 +120,14 @@ PLAYS: Final = (
 #: tokens, for which a client has to log in.
 NOT_PLAYED: Final = frozenset(
     {
-        *("broker", "up", "demo", "registry", "rest"),
+        *("broker", "up", "demo", "registry", "rest", "lag serve"),
         *("streams run", "streams describe", "streams reset"),
+        # docs/connect.md shows those of Connect
+        *("connect worker", "connect standalone", "connect apply", "connect list", "connect status"),
+        *("connect config", "connect logs", "connect restart", "connect pause", "connect resume"),
+        *("connect stop", "connect delete", "connect offsets", "connect plugins"),
         *("completion bash", "completion zsh", "completion fish"),
-        *("quorum add", "quorum remove", "quorum unregister"),
+        *("quorum add", "quorum remove", "quorum unregister", "quorum upgrade"),
         *("group remove-member", "txn abort", "txn force-terminate"),
         *("token create", "token renew", "token expire", "token describe"),
         *("audit-log verify", "audit-log list"),

@@ -34,13 +34,17 @@ class Registered(NamedTuple):
         return click.Context(self.command, info_name=self.path, terminal_width=width, **settings)
 
     def below(self) -> Iterator[Registered]:
-        """The commands of a group, all levels down; the command itself if it is no group."""
+        """The commands of a group, all levels down; the command itself if it works without a further word."""
         if not isinstance(self.command, click.Group):
             yield self
             return
+        if self.command.invoke_without_command:
+            yield self
         with self.context() as context:
             for word in self.command.list_commands(context):
-                command = self.command.get_command(context, word)
+                command = None
+                with contextlib.suppress(UserError):
+                    command = self.command.get_command(context, word)
                 if command is not None and not command.hidden:
                     yield from Registered(f"{self.name} {word}", command).below()
 

@@ -55,12 +55,14 @@ from ottla.broker.replication.replica_roles import ReplicaRoles
 from ottla.broker.replication.replication import Replication
 from ottla.broker.share.share_persister import ShareStatePersister
 from ottla.broker.supervisor import Supervisor
+from ottla.broker.telemetry.client_telemetry import ClientTelemetry
 from ottla.config.errors import ConfigError, UserError
 from ottla.config.setting import Setting
 from ottla.core.decisions.topic_names import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from ottla.core.image.image import EndpointImage, MetadataDelta, MetadataImage
 from ottla.core.replica.fetch_sessions import FetchSessionCache
 from ottla.core.settings import broker_settings
+from ottla.metrics.settings import LISTEN as METRICS_LISTEN
 from ottla.protocol.schema import Message
 from ottla.storage.errors import StorageError
 from ottla.storage.log_directory import META_PROPERTIES, LogDirectory
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
 
     from ottla.broker.audit.audit_log import AuditLog
     from ottla.broker.handlers.node import Node
+    from ottla.broker.metrics.node_metrics import NodeMetrics
     from ottla.broker.network.tls_connection import ListenerTls
     from ottla.broker.peers.login import NodeLogin
     from ottla.broker.quotas.address_quotas import AddressQuotas
@@ -136,6 +139,18 @@ class Broker:
             self.audit = AuditLog(self)
             for_clients = audited_broker(broker_table(), self.audit)
             for_controllers = audited_controller(controller_table(), self.audit)
+        self.metrics: NodeMetrics | None = None
+        """The metrics endpoint; None without one."""
+        if config[METRICS_LISTEN] is not None:
+            # Imported where it is used: a start without metrics does not pay for it.
+            from ottla.broker.metrics.node_metrics import NodeMetrics
+            from ottla.metrics.settings import EndpointOptions
+
+            options = EndpointOptions.of(config)
+            assert options is not None
+            self.metrics = NodeMetrics(self, options)
+            for_clients = self.metrics.metered(for_clients)
+            for_controllers = self.metrics.metered(for_controllers)
         self._clients_requests = Dispatcher(self, for_clients)
         self._controllers_requests = Dispatcher(self, for_controllers)
         self.controller_channel = ControllerChannel(self, self.answer_as_controller)
@@ -155,7 +170,8 @@ class Broker:
         self._sockets: dict[str, socket.socket] = {}
         self.ports: dict[str, int] = {}
         """The bound ports by listener."""
-        # Set by `_open`, before any request can come.
+        self.telemetry: ClientTelemetry
+        """The metrics that clients push; set before any request can come, as are the following."""
         self.log_directory: LogDirectory
         self.quorum: MetadataQuorum
         self.controller: Controller
@@ -182,13 +198,15 @@ class Broker:
         An empty directory becomes one of `cluster_id`, or of the cluster that the configuration means. May
         wait for other nodes without end; cancelled, it leaves everything as a stop would.
         """
-        broker = cls(config, on_failure)
+        broker = cls._made(config, on_failure)
         try:
             broker._read_keys()
             broker._bind()
+            if broker.metrics is not None:  # it tells what the start waits for
+                await broker.metrics.start()
             await broker._open(cluster_id)
             await broker._join()
-        except (ListenError, StorageError, ConfigError, OSError, RegistrationRefused) as problem:
+        except (ListenError, StorageError, UserError, OSError, RegistrationRefused) as problem:
             await broker._abandon()
             raise StartError(str(problem)) from problem
         except BaseException:
@@ -198,6 +216,14 @@ class Broker:
             raise
         broker._start_background_work()
         return broker
+
+    @classmethod
+    def _made(cls, config: BrokerConfig, on_failure: Callable[[], None]) -> Broker:
+        """The node before its start. Raises StartError."""
+        try:
+            return cls(config, on_failure)
+        except ConfigError as problem:
+            raise StartError(str(problem)) from problem
 
     # -- what the parts use of the node -----------------------------------------------------------------
 
@@ -218,6 +244,11 @@ class Broker:
             from ottla.broker.share.share_partitions import SharePartitions
 
             self._share_partitions = SharePartitions(self)
+        return self._share_partitions
+
+    @property
+    def loaded_share_partitions(self) -> SharePartitions | None:
+        """The share partitions that this broker leads; None before the first share consumer."""
         return self._share_partitions
 
     @property
@@ -262,7 +293,7 @@ class Broker:
     # -- start ------------------------------------------------------------------------------------------
 
     def _read_keys(self) -> None:
-        """Read keys and certificates first: without them nothing may be written, and nobody connects."""
+        """Read the files that settings name: without keys nothing may be written, and nobody connects."""
         listening, connecting = self.config.all_listeners, self.config.peer_listeners
         if any(each.security_protocol in TLS_PROTOCOLS for each in (*listening, *connecting)):
             # Imported where it is used: a start without TLS does not pay for it.
@@ -271,6 +302,7 @@ class Broker:
             self.tls = NodeTls(self.config, listening, connecting)
         if self.audit is not None:
             self.audit.read_key()
+        self.telemetry = ClientTelemetry(self)
 
     def _tls_towards(self, listener_name: str) -> ssl.SSLContext | None:
         found = None if self.tls is None else self.tls.of_listener(listener_name)
@@ -278,6 +310,8 @@ class Broker:
 
     def _bind(self) -> None:
         config = self.config
+        if self.metrics is not None:
+            log.info("metrics address=%s", self.metrics.bind().url)
         for listener in (*config.listeners, *config.controller_listeners):
             bound = bind(listener.name, listener.host, listener.port)
             self._sockets[listener.name] = bound
@@ -309,6 +343,8 @@ class Broker:
         if self.tls is not None:
             self.controller.add_listener(self._follow_tls)
             self.controller_supervisor.spawn("follow-tls-keys", self.tls.run())
+        if self.metrics is not None:
+            self.metrics.metadata_opened()
         if config.authorizer is not None:
             self._authorize(config.authorizer)
         if config.is_controller:
@@ -424,6 +460,8 @@ class Broker:
             on_topics_deleted=(self.groups.on_topics_deleted, self.share_coordinator.on_topics_deleted),
         )
         self.controller.add_listener(self._follow)
+        if self.metrics is not None:
+            self.metrics.partitions_opened()
 
     def _follow(self, delta: MetadataDelta) -> None:
         if self._stopping:  # the logs are being closed: nothing may be opened or removed any more
@@ -433,6 +471,7 @@ class Broker:
         self.groups.on_metadata(delta)
         self.roles.on_metadata(delta)
         self.transactions.on_metadata(delta)
+        self.telemetry.on_metadata(delta)
         self.lifecycle.on_metadata(delta)
 
     def _follow_tls(self, delta: MetadataDelta) -> None:
@@ -563,6 +602,7 @@ class Broker:
         config = self.config
         if config.is_broker:
             self.replication.start_background_work(self.supervisor)
+            self.telemetry.start()
         if self.audit is not None:
             self.audit.start()
         self.supervisor.every("tend-connections", self.server.tend_interval_ms, self.server.tend)
@@ -570,6 +610,8 @@ class Broker:
 
     async def _abandon(self) -> None:
         """The start failed: let go of what was opened, write nothing more."""
+        if self.metrics is not None:
+            await self.metrics.stop()
         quorum = getattr(self, "quorum", None)
         if quorum is not None:
             # Its timer would start a task after the supervisor's end.
@@ -608,6 +650,8 @@ class Broker:
         await self.controller.close()
         await self._closed(self.quorum.close())
         await self.server.stop()
+        if self.metrics is not None:
+            await self.metrics.stop()
         await self.controller_supervisor.stop()
         self.peers.close()
         self.controller_peers.close()
@@ -635,6 +679,7 @@ class Broker:
         if self._share_partitions is not None:
             self._share_partitions.stop()
         await self.server.stop({listener.name for listener in self.config.listeners})
+        await self.telemetry.stop()
         await self.groups.stop()
         await self.transactions.stop()
         await self.share_coordinator.stop()

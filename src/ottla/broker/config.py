@@ -24,9 +24,10 @@ from ottla.broker.listeners import (
     read_listeners,
 )
 from ottla.broker.quorum_addresses import read_quorum_addresses
-from ottla.config.setting import LOW, Setting, Table, boolean, password, short, string
+from ottla.config.setting import LOW, Setting, Table, boolean, by_name, integer, password, short, string
 from ottla.config.settings import Settings
 from ottla.config.sources import Given, from_mapping, texts
+from ottla.config.telemetry_settings import OTLP_SETTINGS
 from ottla.config.validators import at_least
 from ottla.core.image.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from ottla.core.quorum.api import Address
@@ -39,6 +40,7 @@ from ottla.core.settings.broker_settings import (
 )
 from ottla.core.settings.config_layers import BrokerLayers, GroupConfig, TopicConfig
 from ottla.core.settings.schema_validation_settings import SCHEMA_VALIDATION_BROKER_SETTINGS
+from ottla.metrics.settings import METRICS_SETTINGS
 from ottla.protocol.schema import Message
 
 log = logging.getLogger("ottla.broker")
@@ -88,15 +90,21 @@ AUDIT_LOG_REPLICATION_FACTOR: Final = short(
     "The replication factor of the audit log's topic when it is created.",
     at_least(1),
 )
+MOST_SERIES_OF_A_CLIENT: Final = integer(
+    "ottla.telemetry.client.series.max",
+    0,
+    "How many series each client may have on the metrics endpoint, of the metrics that it pushes (KIP-714). "
+    "0: none.",
+    at_least(0),
+)
 
 BROKER_TABLE: Final = Table(
     title="ottla broker",
     settings={
         **{name: setting for name, setting in BROKER_SETTINGS.items() if name not in DYNAMIC_ONLY},
         **SCHEMA_VALIDATION_BROKER_SETTINGS,
-        **{
-            each.name: each
-            for each in (
+        **by_name(
+            (
                 SUPER_USERS,
                 ALLOW_EVERYONE_IF_NO_ACL_FOUND,
                 ADD_SCRAM,
@@ -104,8 +112,11 @@ BROKER_TABLE: Final = Table(
                 AUDIT_LOG_ENABLE,
                 AUDIT_LOG_KEY_FILE,
                 AUDIT_LOG_REPLICATION_FACTOR,
+                MOST_SERIES_OF_A_CLIENT,
+                *OTLP_SETTINGS,
             )
-        },
+        ),
+        **{each.name: each for each in METRICS_SETTINGS},
     },
     # Java's system properties of OAUTHBEARER are settings here (oauthbearer_settings.py).
     prefixes=(
@@ -119,6 +130,10 @@ BROKER_TABLE: Final = Table(
     base_name=without_listener,
 )
 """The settings of a `server.properties`."""
+OWN_SETTINGS: Final = {
+    name: setting for name, setting in BROKER_TABLE.settings.items() if name.startswith("ottla.")
+}
+"""The settings of a broker that Apache Kafka lacks, by name."""
 
 
 class BrokerConfig:

@@ -30,6 +30,13 @@ class Supervisor:
         self._on_failure = on_failure
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopping = False
+        self.died: str | None = None
+        """The name of the first task that has died."""
+
+    @property
+    def running(self) -> int:
+        """How many tasks run."""
+        return len(self._tasks)
 
     def spawn(self, name: str, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Start `coroutine` as an owned task. Raises RuntimeError once the supervisor is stopping."""
@@ -77,6 +84,7 @@ class Supervisor:
             return
         failure = task.exception()
         if failure is not None and not self._stopping:
+            self.died = self.died or task.get_name()
             if isinstance(failure, OSError):  # the disk's fault, not the program's: its line says which file
                 log.error("background task died name=%s error=%s", task.get_name(), failure)
             else:

@@ -26,13 +26,14 @@ from ottla.registry.routes.metadata import MetadataRoutes
 from ottla.registry.routes.mode import ModeRoutes
 from ottla.registry.routes.operation import MEDIA_TYPE, Operation, negotiate, routes_of
 from ottla.registry.routes.paths import routed
-from ottla.registry.routes.schemas import SchemaRoutes
+from ottla.registry.routes.schemas import BY_ID, SchemaRoutes
 from ottla.registry.routes.subjects import SubjectRoutes
 from ottla.registry.settings import ASSOCIATIONS_ENABLE
 from ottla.web.access_rules import Action
 from ottla.web.application import json_application
 from ottla.web.callers import grants_of
 from ottla.web.errors import ApiError
+from ottla.web.request_figures import note_route
 
 _BY_ID: Final = b"/schemas/ids/"
 _MAX_DIGITS: Final = 10
@@ -102,6 +103,7 @@ class _Application:
             stored = self.registry.reads.by_id(int(digits))
         except ApiError:
             return False
+        note_route(scope, BY_ID)
         body = orjson.dumps(id_answer(stored, stored.schema))
         headers = [(b"content-type", media_type.encode()), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})

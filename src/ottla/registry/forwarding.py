@@ -18,6 +18,7 @@ from ottla.replicated.forwarding import (
     PrimaryUnreachable,
 )
 from ottla.replicated.place import Place
+from ottla.tracing.trace_context import request_headers
 from ottla.web.bodies import hung_up, read_body
 from ottla.web.errors import ApiError
 
@@ -69,7 +70,12 @@ async def forwarded(request: Request, forwarder: Forwarder, limit_bytes: int) ->
     body = await read_body(request, limit_bytes)
     path: bytes = request.scope.get("raw_path") or request.url.path.encode()
     query: bytes = request.scope["query_string"]
-    whole = HttpRequest(request.method, path + (b"?" + query if query else b""), dict(request.headers), body)
+    whole = HttpRequest(
+        request.method,
+        path + (b"?" + query if query else b""),
+        {**request.headers, **request_headers()},
+        body,
+    )
     try:
         answer = await forwarder.forward(whole, partial(hung_up, request))
     except NoPrimary as problem:

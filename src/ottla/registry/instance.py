@@ -25,6 +25,7 @@ from ottla.registry.key_store import KeyStore
 from ottla.registry.loss import way_out
 from ottla.registry.membership import Identity, RegistryGroup
 from ottla.registry.registry import Gone, State
+from ottla.registry.work_ahead import WorkAhead
 from ottla.registry.workbench import TURN_STEPS, PutOff, Workbench
 from ottla.registry.write_failures import STORE_ERROR, TIMEOUT, told_as_answers
 from ottla.replicated.background import BackgroundTasks
@@ -34,6 +35,7 @@ from ottla.replicated.forwarding import Forwarder
 from ottla.replicated.group_member import GroupMember, GroupTimes
 from ottla.replicated.leadership import Leadership
 from ottla.replicated.loss import Loss, TopicLost
+from ottla.replicated.metrics_source import StateParts
 from ottla.replicated.place import Place
 from ottla.replicated.preparing import TopicSpec
 from ottla.replicated.primary import Primary
@@ -94,6 +96,8 @@ class RegistryInstance:
         # Its own threads: those of the loop store the writes of others.
         self._ahead = ThreadPoolExecutor(THREADS_AHEAD, "registry-ahead")
         self._tasks = BackgroundTasks()
+        self._is_ready = False
+        self.work_ahead = WorkAhead()
 
     def _topic_spec(self) -> TopicSpec:
         return TopicSpec(
@@ -116,6 +120,7 @@ class RegistryInstance:
             self._tasks.start("registry topic", self._topic.read())
             self._tasks.start("registry election", self._member.run())
             await self._tasks.unless_ended(self._catch_up())
+            self._is_ready = True
         except StateError as problem:
             raise ServiceError(str(problem)) from None
 
@@ -188,6 +193,10 @@ class RegistryInstance:
 
     async def _do_ahead(self, put_off: PutOff, gone: Gone | None) -> None:
         """Do the work that a turn has put off; it ends soon after its request or its client does."""
+        with self.work_ahead.counted():
+            await self._ahead_of_turn(put_off, gone)
+
+    async def _ahead_of_turn(self, put_off: PutOff, gone: Gone | None) -> None:
         abandoned = threading.Event()
         loop = asyncio.get_running_loop()
         doing: asyncio.Future[None] = loop.run_in_executor(self._ahead, put_off.work, abandoned)
@@ -232,6 +241,35 @@ class RegistryInstance:
 
     def _way_out(self, loss: Loss) -> str:
         return way_out(self._topic_name, loss)
+
+    # -- figures ----------------------------------------------------------------------------------------
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the topic was replayed to the end that it had at the start."""
+        return self._is_ready
+
+    @property
+    def topic(self) -> ReplicatedTopic:
+        """The topic of schemas."""
+        return self._topic
+
+    @property
+    def states(self) -> list[StateParts]:
+        """The states of this instance: schemas, and keys once they were asked for."""
+        schemas = StateParts(self._topic, self._primary, self._forwarder)
+        keys = self.keys.parts
+        return [schemas] if keys is None else [schemas, keys]
+
+    @property
+    def leadership(self) -> Leadership:
+        """Which instance is the primary."""
+        return self._leadership
+
+    @property
+    def member(self) -> GroupMember:
+        """This instance in its group."""
+        return self._member
 
     @property
     def state(self) -> State:

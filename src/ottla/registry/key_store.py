@@ -34,6 +34,7 @@ from ottla.replicated.errors import StateError, Unstored
 from ottla.replicated.forwarding import Forwarder
 from ottla.replicated.leadership import Leadership
 from ottla.replicated.loss import Loss, TopicLost
+from ottla.replicated.metrics_source import StateParts
 from ottla.replicated.place import Place
 from ottla.replicated.preparing import TopicSpec
 from ottla.replicated.primary import Primary
@@ -51,6 +52,7 @@ THING: Final = "key"
 class _Opened:
     """The parts of the state once its topic is read."""
 
+    image: KeyImage
     reads: KeyReads
     writes: KeyWrites
     topic: ReplicatedTopic
@@ -80,6 +82,8 @@ class KeyStore:
         self._peer_tls = peer_tls
         self._topic_name: str = settings[names.KEYS_TOPIC]
         self._timeout_ms: int = settings[names.TIMEOUT_MS]
+        self.limit: Final[int] = settings[names.MAX_KEYS]
+        """The most KEKs, and the most versions of DEKs."""
         secret = settings[names.LOCAL_SECRET]
         self._services = KeyServices(os.environ.get(SECRET_VARIABLE) if secret is None else secret.value)
         self._opening: asyncio.Task[_Opened] | None = None
@@ -143,8 +147,9 @@ class KeyStore:
         topic = ReplicatedTopic(self._access, spec, replay, writers_id, self._timeout_ms)
         reads = KeyReads(image, self._services)
         return _Opened(
+            image,
             reads,
-            KeyWrites(image, reads, self._services, self._settings[names.MAX_KEYS]),
+            KeyWrites(image, reads, self._services, self.limit),
             topic,
             Primary(topic, self._leadership),
             Forwarder(topic, self._leadership, HEADERS, self._timeout_ms, self._peer_tls),
@@ -168,6 +173,19 @@ class KeyStore:
     def _now(self) -> _Opened:
         assert self._opened is not None, "open comes first"
         return self._opened
+
+    # -- figures ----------------------------------------------------------------------------------------
+
+    @property
+    def parts(self) -> StateParts | None:
+        """The parts that metrics are read from; None until the topic was opened."""
+        opened = self._opened
+        return None if opened is None else StateParts(opened.topic, opened.primary, opened.forwarder)
+
+    @property
+    def image(self) -> KeyImage | None:
+        """The keys; None until the topic was opened."""
+        return None if self._opened is None else self._opened.image
 
     # -- the state --------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -13,14 +13,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ottla.client.access import ClusterAccess
 from ottla.client.errors import ClientOptionError
 from ottla.config.settings import Settings
+from ottla.metrics.exposition import Family
 from ottla.registry import settings as names
 from ottla.registry.app import registry_application
 from ottla.registry.instance import RegistryInstance
 from ottla.registry.membership import Identity
+from ottla.registry.observed import registry_checks, registry_families
 from ottla.replicated.writer import require_known
 from ottla.web.errors import ServiceError
 from ottla.web.front_settings import FrontOptions
+from ottla.web.request_figures import RequestFigures
 from ottla.web.server import HttpAddress
+from ottla.web.service_metrics import Observed
 
 CLIENT_ID: Final = "ottla-registry"
 log = logging.getLogger("ottla.registry")
@@ -49,6 +53,14 @@ class RegistryService:
     def front(self) -> FrontOptions:
         """See `Service`."""
         return self._front
+
+    def observed(self, figures: RequestFigures) -> Observed:
+        """See `Service`."""
+
+        def families() -> Iterable[Family]:
+            return registry_families(figures, self._instance)
+
+        return Observed(families, registry_checks(lambda: self._instance))
 
     async def start(self, address: HttpAddress) -> None:
         """Ready when all schemas were read. Raises ServiceError."""

@@ -62,6 +62,19 @@ class Workbench:
         self._kept: OrderedDict[Hashable, Outcome] = OrderedDict()
         self._weight = 0
         self._keeping = threading.Lock()
+        self.hits = 0
+        self.misses = 0
+        """Times that an outcome was asked for and was kept, or was not."""
+
+    @property
+    def kept_count(self) -> int:
+        """The number of outcomes that are kept."""
+        return len(self._kept)
+
+    @property
+    def kept_weight(self) -> int:
+        """Their weight, in characters."""
+        return self._weight
 
     def begin_turn(self) -> None:
         """The allowance is whole again."""
@@ -72,7 +85,10 @@ class Workbench:
         with self._keeping:
             found = self._kept.get(key)
             if found is not None:
+                self.hits += 1
                 self._kept.move_to_end(key)
+            else:
+                self.misses += 1
             return found
 
     def done(

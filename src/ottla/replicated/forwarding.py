@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 import httpx
 
+from ottla.replicated.figures import ForwardOutcome
 from ottla.replicated.leadership import Leadership
 from ottla.replicated.loss import TopicLost
 from ottla.replicated.place import Place
@@ -52,6 +54,13 @@ class PrimaryUnreachable(Exception):
 
 class ClientGone(Exception):
     """The client went away before its answer was there."""
+
+
+_OUTCOMES: Final = {
+    NoPrimary: ForwardOutcome.NO_PRIMARY,
+    ClientGone: ForwardOutcome.CLIENT_GONE,
+    TopicLost: ForwardOutcome.LOST,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +114,7 @@ class Forwarder:
         self._timeout_seconds = timeout_ms / 1000
         self._tls = tls
         self._clients: dict[ssl.SSLContext | None, httpx.AsyncClient] = {}
+        self.outcomes: Counter[ForwardOutcome] = Counter()
 
     async def close(self) -> None:
         """Hang up."""
@@ -129,6 +139,18 @@ class Forwarder:
         While there is no primary, or it can't be reached, a successor may be under election: it is waited
         for. Raises NoPrimary, PrimaryUnreachable, ClientGone, TopicLost, OtherTopic.
         """
+        outcome = ForwardOutcome.UNREACHABLE
+        try:
+            answer = await self._forward(request, gone)
+            outcome = ForwardOutcome.ANSWERED
+            return answer
+        except (NoPrimary, ClientGone, TopicLost) as problem:
+            outcome = _OUTCOMES[type(problem)]
+            raise
+        finally:
+            self.outcomes[outcome] += 1
+
+    async def _forward(self, request: HttpRequest, gone: Gone) -> HttpAnswer:
         self._topic.require()
         if self._headers.forwarded in request.headers:
             raise NoPrimary("A forwarded request came to an instance that is not the primary")

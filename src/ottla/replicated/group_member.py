@@ -116,10 +116,24 @@ class GroupMember:
         self._member_id = ""
         self._coordinator: int | None = None
         self._rejoin = asyncio.Event()
+        self._proved_at = float("-inf")
+        self.joins = 0
+        """Times that it has joined the group."""
+        self.members = 0
+        """The members of the group where this one is its leader, else 0."""
 
     def rejoin(self) -> None:
         """Join again soon, with new metadata: the group rebalances."""
         self._rejoin.set()
+
+    def membership_left_ms(self) -> float:
+        """How long the coordinator surely counts it as a member from now on; not above 0: it may not.
+
+        Reckoned from the moment in which the last request was sent that the coordinator has answered as that
+        of a member, so that neither a slow answer nor a process that was frozen makes it seem longer.
+        """
+        silent = asyncio.get_running_loop().time() - self._proved_at
+        return self._times.session_timeout_ms - silent * 1000
 
     async def run(self) -> None:
         """Be a member until cancelled. Raises StateError when the group can never be joined."""
@@ -177,12 +191,16 @@ class GroupMember:
         )
         self._coordinator, self._member_id = coordinator, joined.member_id
         given: list[tuple[str, bytes]] = []
+        self.joins += 1
+        self.members = len(joined.members)
         if joined.leader_id == joined.member_id:
             members = {member[0]: bytes(member[-1]) for member in joined.members}
             given = list((await self._protocol.assign(generation, members)).items())
         request = SyncGroupRequest(self._group_id, joined.generation_id, joined.member_id, None, given)
+        sent_at = asyncio.get_running_loop().time()
         answer = await self._send(coordinator, request)
         self._require(answer.error_code)
+        self._proved_at = sent_at
         try:
             self._protocol.assigned(generation, answer.member_assignment)
         except ValueError as problem:
@@ -210,7 +228,11 @@ class GroupMember:
 
     async def _heartbeat(self, coordinator: int, generation: Generation) -> None:
         request = HeartbeatRequest(self._group_id, generation.number, generation.member_id)
-        self._require((await self._send(coordinator, request)).error_code)
+        sent_at = asyncio.get_running_loop().time()
+        answer = await self._send(coordinator, request)
+        if for_code(answer.error_code) in (NoError, RebalanceInProgressError):
+            self._proved_at = sent_at
+        self._require(answer.error_code)
 
     async def _send(self, coordinator: int, request: Any) -> Any:
         return await self._client.send(coordinator, request, group=ConnectionGroup.COORDINATION)

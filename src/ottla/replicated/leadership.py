@@ -15,7 +15,14 @@ class Leadership:
         self._group_id = group_id
         self._url: str | None = None
         self._is_here = False
+        self.changes = 0
+        """Times that it learnt of another primary, or of none."""
         self._known = asyncio.Event()
+
+    @property
+    def group_id(self) -> str:
+        """The group that elects."""
+        return self._group_id
 
     @property
     def url(self) -> str | None:
@@ -32,6 +39,7 @@ class Leadership:
         if self._known.is_set() and (url, is_here) == (self._url, self._is_here):
             return
         self._url, self._is_here = url, is_here
+        self.changes += 1
         self._known.set()
         log.info("the primary of group %s is %s", self._group_id, "no instance" if url is None else url)
 

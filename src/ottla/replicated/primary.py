@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter_ns
+from typing import Final, Protocol, TypeVar
 
 from ottla.replicated.decision import Decision
-from ottla.replicated.errors import Fenced, NotPrimary
+from ottla.replicated.errors import Fenced, NotPrimary, TooLarge, Unstored
+from ottla.replicated.figures import WriteFigures, WriteOutcome
 from ottla.replicated.leadership import Leadership
+from ottla.replicated.loss import TopicLost
 from ottla.replicated.records import Record
 
 T = TypeVar("T")
+
+_OUTCOMES: Final = {
+    Fenced: WriteOutcome.FENCED,
+    NotPrimary: WriteOutcome.NOT_PRIMARY,
+    TooLarge: WriteOutcome.TOO_LARGE,
+    TopicLost: WriteOutcome.LOST,
+}
 
 
 class WrittenTopic(Protocol):
@@ -44,6 +55,7 @@ class Primary:
         self._topic = topic
         self._leadership = leadership
         self._turn = asyncio.Lock()
+        self.figures = WriteFigures()
 
     async def catch_up(self) -> None:
         """Return when the primary is known and every record that is stored now was replayed here.
@@ -54,7 +66,8 @@ class Primary:
         if self._leadership.is_here:
             try:
                 async with self._turn:
-                    await self._topic.take_over()
+                    with self._counted():
+                        await self._take_over()
                 return
             except Fenced:
                 pass  # another has become the primary meanwhile
@@ -76,12 +89,31 @@ class Primary:
                 return await self._write(decide)
 
     async def _write(self, decide: Callable[[], Decision[T]]) -> T:
-        if not self._leadership.is_here:
-            raise NotPrimary
-        self._topic.require()
-        if not self._topic.writable:
-            await self._topic.take_over()
+        with self._counted():
+            if not self._leadership.is_here:
+                raise NotPrimary
+            self._topic.require()
+            if not self._topic.writable:
+                await self._take_over()
         decision = await self._topic.consider(decide)
         if decision.records:
-            await self._topic.append(decision.records)
+            begun_ns = perf_counter_ns()
+            with self._counted():
+                await self._topic.append(decision.records)
+            self.figures.times.observe((perf_counter_ns() - begun_ns) // 1_000)
+            self.figures.outcomes[WriteOutcome.STORED] += 1
+            self.figures.written += len(decision.records)
         return decision.answer
+
+    async def _take_over(self) -> None:
+        await self._topic.take_over()
+        self.figures.takeovers += 1
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count a write that fails within; one that is cancelled has no known outcome."""
+        try:
+            yield
+        except (Fenced, NotPrimary, TooLarge, TopicLost, Unstored, asyncio.CancelledError) as problem:
+            self.figures.outcomes[_OUTCOMES.get(type(problem), WriteOutcome.UNKNOWN)] += 1
+            raise

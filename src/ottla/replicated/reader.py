@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 from ottla.replicated.errors import StateError
+from ottla.replicated.figures import ReadFigures
 from ottla.replicated.loss import Loss, TopicLost
 from ottla.replicated.place import Place
 from ottla.replicated.records import ReplayedRecord
@@ -81,6 +82,7 @@ class TopicReader:
         self._lost = asyncio.Event()
         self._suspected_since: float | None = None
         self._is_denied = False
+        self.figures = ReadFigures()
 
     @property
     def place(self) -> Place:
@@ -88,6 +90,17 @@ class TopicReader:
         found = self._log.found
         offsets = (self._applied_offsets.get(partition, -1) for partition in range(len(found.leaders)))
         return Place(found.topic_id, tuple(offsets))
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        """The offset of the next record of each partition whose first one is known."""
+        return {one: offset for one, offset in sorted(self._next_offsets.items()) if offset is not None}
+
+    @property
+    def lag(self) -> int:
+        """Committed offsets, as the leaders last told, that were not replayed."""
+        offsets = self.offsets
+        return sum(max(0, end - offsets.get(one, 0)) for one, end in self.figures.ends.items())
 
     @property
     def loss(self) -> Loss | None:
@@ -188,6 +201,8 @@ class TopicReader:
             return True  # read from another leader meanwhile
         if fetched.problem is None:
             await self._readable()
+            if fetched.end is not None:
+                self.figures.ends[partition] = fetched.end
             await self._apply(fetched)
             return True
         match fetched.problem:
@@ -205,6 +220,7 @@ class TopicReader:
             async with self._standstill:
                 for record in step:
                     self._replay(record)
+                self.figures.replayed += len(step)
                 self._applied_offsets[partition] = step[-1].offset
                 # at the end of the order
                 self._next_offsets.pop(partition)
@@ -222,6 +238,7 @@ class TopicReader:
         return RETRY_SECONDS if self._loss is None else LOST_SECONDS
 
     async def _meet(self, problem: TopicLost | Unreadable) -> None:
+        self.figures.failures += 1
         if isinstance(problem, TopicLost):
             await self._suspect(problem.loss)
             return

@@ -23,6 +23,7 @@ from typing import Final, TypeVar
 
 from ottla.client.access import ClusterAccess
 from ottla.replicated.errors import Unstored
+from ottla.replicated.figures import ReadFigures
 from ottla.replicated.loss import Loss, TopicLost
 from ottla.replicated.place import Place
 from ottla.replicated.preparing import TopicSpec, prepare
@@ -85,6 +86,21 @@ class ReplicatedTopic:
     def place(self) -> Place:
         """How far the topic was replayed."""
         return self._reader.place
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        """See TopicReader."""
+        return self._reader.offsets
+
+    @property
+    def lag(self) -> int:
+        """See TopicReader."""
+        return self._reader.lag
+
+    @property
+    def read_figures(self) -> ReadFigures:
+        """See TopicReader."""
+        return self._reader.figures
 
     @property
     def loss(self) -> Loss | None:

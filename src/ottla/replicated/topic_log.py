@@ -71,7 +71,7 @@ class FoundTopic:
 class Fetched:
     """Records of a partition from `offset` on, and where its next fetch begins.
 
-    problem: why there are no records.
+    problem: why there are no records. end: that of the partition's committed records, if it is known.
     """
 
     partition: int
@@ -79,6 +79,7 @@ class Fetched:
     records: Sequence[ReplayedRecord]
     next_offset: int
     problem: Unreadable | TopicLost | None = None
+    end: int | None = None
 
 
 class TopicLog:
@@ -313,4 +314,5 @@ def _unpacked(topic: str, answer: Any, offset: int, isolation_level: int) -> Fet
     except KafkaError as problem:
         place = f"partition {partition} of topic {topic} from offset {offset} on"
         raise Unreadable(f"{place}: {problem}") from None
-    return Fetched(partition, offset, records, found.next_fetch_offset)
+    end = answer.last_stable_offset
+    return Fetched(partition, offset, records, found.next_fetch_offset, end=end if end >= 0 else None)

@@ -90,6 +90,11 @@ class CallerProxies:
         self._waiting = 0
         self._watchers: set[asyncio.Task[None]] = set()
 
+    @property
+    def proxies(self) -> list[Proxy]:
+        """Those of the callers that have clients now."""
+        return [kept.proxy for kept in self._kept.values() if kept.proxy is not None]
+
     @asynccontextmanager
     async def of(self, credentials: BasicCredentials) -> AsyncIterator[Proxy]:
         """The proxy of a caller, which stays for the length of the block.

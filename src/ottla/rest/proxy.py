@@ -14,6 +14,7 @@ from ottla.config.settings import Settings
 from ottla.rest.admin.cluster_admin import ClusterAdmin
 from ottla.rest.app import all_routes, rest_application
 from ottla.rest.consumers.consumer_instances import ConsumerInstances
+from ottla.rest.figures import RestFigures
 from ottla.rest.operations import Api
 from ottla.rest.records.producing import Producing
 from ottla.rest.settings import BOOTSTRAP_SERVERS, CLIENT_PREFIX, MAX_BODY_BYTES
@@ -43,12 +44,12 @@ class Part(Protocol):
 class Proxy:
     """`parts` that run, and `routes` that answer, all with the identity of the settings `client.*`."""
 
-    def __init__(self, settings: Settings, schemas: RegistryClient, urls: Urls) -> None:
+    def __init__(self, settings: Settings, schemas: RegistryClient, urls: Urls, figures: RestFigures) -> None:
         """Raises ServiceError for settings of clients that can't be."""
         access = ClusterAccess(settings[BOOTSTRAP_SERVERS], settings.with_prefix(CLIENT_PREFIX))
         admin = ClusterAdmin(settings, access)
-        producing = Producing(settings, access, schemas)
-        self.instances = ConsumerInstances(settings, access, schemas)
+        producing = self.producing = Producing(settings, access, schemas, figures)
+        self.instances = ConsumerInstances(settings, access, schemas, figures=figures)
         self.parts: tuple[Part, ...] = (admin, producing, self.instances)
         self._started: list[Part] = []
         api = Api(admin, urls, settings[MAX_BODY_BYTES])

@@ -12,6 +12,8 @@ from ottla.client.registry.async_client import RegistryClient
 from ottla.client.registry.wire import RegistryAccess
 from ottla.config.settings import Settings
 from ottla.rest.caller_proxies import CallerProxies, caller_proxies
+from ottla.rest.figures import RestFigures
+from ottla.rest.observed import RestParts, rest_checks, rest_families
 from ottla.rest.operations import JSON
 from ottla.rest.proxy import Proxy
 from ottla.rest.settings import (
@@ -30,7 +32,9 @@ from ottla.web.authentication import Unauthenticated
 from ottla.web.callers import caller_of
 from ottla.web.errors import ApiError, ServiceError
 from ottla.web.front_settings import FrontOptions
+from ottla.web.request_figures import RequestFigures
 from ottla.web.server import HttpAddress
+from ottla.web.service_metrics import Observed
 
 _NO_KEYS: Final = (
     "the private key of a caller is not known, so its certificate can't be shown to the brokers: "
@@ -56,8 +60,11 @@ class RestService:
         self._schemas = RegistryClient(_registry(settings))
         self._urls = Urls(settings[HOST_NAME])
 
+        self._settings = settings
+        figures = self._figures = RestFigures()
+
         def make(own: Settings) -> Proxy:
-            return Proxy(own, self._schemas, self._urls)
+            return Proxy(own, self._schemas, self._urls, figures)
 
         self.proxy: Proxy | None = None
         self._callers: CallerProxies | None = None
@@ -85,6 +92,12 @@ class RestService:
         except ApiError as problem:
             refused = error_answer(problem.status, problem.error_code, problem.message, JSON)
             await refused(scope, receive, send)
+
+    def observed(self, figures: RequestFigures) -> Observed:
+        """See `Service`."""
+        parts = RestParts(self._settings, self._figures, self.proxy, self._callers)
+        checks = rest_checks(self._settings, as_callers=self._callers is not None)
+        return Observed(lambda: rest_families(figures, parts), checks)
 
     async def start(self, address: HttpAddress) -> None:
         """Start all parts. The cluster need not be there yet. Raises ServiceError."""

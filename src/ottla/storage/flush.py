@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from ottla.storage.directory_files import DirectoryFiles
@@ -14,7 +15,15 @@ from ottla.storage.segment import Segment
 class FlushTask:
     """A sync of a log up to `end_offset`: call `run` in any thread, then `Log.complete_flush`."""
 
-    __slots__ = ("_created", "_directory", "_epochs", "_segments", "end_offset", "truncations")
+    __slots__ = (
+        "_created",
+        "_directory",
+        "_epochs",
+        "_segments",
+        "end_offset",
+        "segment_times_us",
+        "truncations",
+    )
 
     def __init__(
         self,
@@ -32,6 +41,8 @@ class FlushTask:
         self._epochs = epochs
         self._directory = directory
         self._created = created
+        self.segment_times_us: list[int] = []
+        """How long the files of each segment took, of those that are synced."""
 
     def run(self) -> bool:
         """Sync the files; False if the partition was deleted meanwhile.
@@ -40,7 +51,9 @@ class FlushTask:
         """
         try:
             for segment, handle in self._segments:
+                began_ns = time.perf_counter_ns()
                 segment.sync(handle)
+                self.segment_times_us.append((time.perf_counter_ns() - began_ns) // 1000)
             self._epochs.sync()
             if self._created:  # files were made in the directory, which may be new too
                 self._directory.sync(parent=True)

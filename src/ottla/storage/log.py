@@ -95,6 +95,7 @@ class Log:
 
     __slots__ = (
         "_active",
+        "_appended_before",
         "_deleted_files",
         "_directory_synced",
         "_epochs",
@@ -138,6 +139,7 @@ class Log:
         self._reshaping = threading.RLock()  # held by the loop while segments' files and `_segments` differ
         self._segments = loaded.segments  # replaced, never changed: other threads read it
         self._active = loaded.segments[-1]
+        self._appended_before = -self._active.size_bytes
         self._epochs = loaded.epochs
         self._last_epoch = self._newest_epoch()
         self._snapshots = loaded.snapshots
@@ -236,8 +238,10 @@ class Log:
         return _NO_EPOCH if latest is None else latest
 
     def _set_segments(self, segments: list[Segment]) -> None:
+        appended = self.appended_bytes
         self._segments = segments
         self._active = segments[-1]
+        self._appended_before = appended - self._active.size_bytes
 
     # --- state ----------------------------------------------------------------------------------------
 
@@ -260,6 +264,11 @@ class Log:
     def size_bytes(self) -> int:
         """The bytes of all segments' record batches."""
         return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def appended_bytes(self) -> int:
+        """The bytes appended since the log was opened; a truncation makes it useless for a difference."""
+        return self._appended_before + self._active.size_bytes
 
     @property
     def segment_base_offsets(self) -> list[int]:

@@ -131,11 +131,14 @@ def of(record: LogRecord) -> int:
 @settings(max_examples=60)
 @given(SEEDS, st.data())
 def test_a_record_that_comes_twice_is_found(seed: int, data: st.DataObject) -> None:
+    """Behind the end of its run it may look like the first one after a loss: that is told as a gap."""
     log = drawn_log(seed, None)
+    before = verified(log.records, start=None, offsets=False)
     record = data.draw(st.sampled_from(log.records))
     at = data.draw(st.integers(record.offset, len(log.records) - 1))
     twice = [*log.records[: at + 1], LogRecord(record.key, record.value, at + 1), *log.records[at + 1 :]]
-    assert verified(twice, start=None, offsets=False).broken.count
+    found = verified(twice, start=None, offsets=False)
+    assert found.broken.count or found.gaps.count > before.gaps.count
 
 
 @settings(max_examples=60)

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
+import ssl
 import urllib.request
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from rich.console import Console
 
+from ottla.config.errors import ConfigError
+from ottla.metrics.endpoint import EndpointError
 from ottla.pipeline.query.failures import Failure
 from ottla.pipeline.query.live_view import LiveView, queries_table, query_line
-from ottla.pipeline.query.metrics import MetricsError, QueryMetrics
+from ottla.pipeline.query.metrics import QueryMetrics
 from ottla.pipeline.query.query import PipelineQuery, QueryRunner, QueryState
 from ottla.pipeline.query.query_progress import QueryProgress, parse_progress
+from ottla.security.making_certificates import Authority
+from ottla.streams import StreamsSettings
+from support.metrics.samples import by_labels, sample
 
 
 def progress(batch_id: int = 4, **changes: Any) -> QueryProgress:
@@ -90,7 +98,7 @@ def test_metrics_count_batches_and_show_the_last_one() -> None:
     metrics.observe(progress(5, durationMs={"triggerExecution": 1}, numInputRows=0))
 
     def value(name: str, **labels: str) -> float | None:
-        return metrics.registry.get_sample_value(name, {"query": "orders", **labels})
+        return sample(metrics.exposition.text(), name, query="orders", **labels)
 
     assert value("ottla_query_running") == 1
     assert value("ottla_query_batches_total") == 2
@@ -115,17 +123,99 @@ def test_metrics_count_batches_and_show_the_last_one() -> None:
     assert value("ottla_query_failures_total") == 1
 
 
+def written(records: int, *times_ms: float) -> dict[str, Any]:
+    """The observation of a batch that wrote so many records; their earliest, average and latest timestamp."""
+    names = ("earliest_us", "average_us", "latest_us")
+    times = {name: time_ms * 1_000 for name, time_ms in zip(names, times_ms, strict=True)}
+    return {"observedMetrics": {"ottla_written": {"records": records, **times}}}
+
+
+def test_latency_is_from_a_record_s_timestamp_to_the_end_of_its_commit() -> None:
+    now = 1_000.0
+    metrics = QueryMetrics("app", clock=lambda: now)
+    durations = {"triggerExecution": 1_000, "addBatch": 700, "commitOffsets": 100}
+    begun_ms = 1769860800250
+    committed_ms = begun_ms + 900
+
+    def latency() -> dict[tuple[str, ...], float]:
+        return by_labels(metrics.exposition.text(), "ottla_query_record_e2e_latency_seconds", "stat")
+
+    metrics.observe(progress(1, durationMs=durations))
+    assert latency() == {}, "a batch that wrote nothing has none"
+    times = written(4, committed_ms - 8_000, committed_ms - 3_000, committed_ms - 1_000)
+    metrics.observe(progress(2, durationMs=durations, **times))
+    assert latency() == {("min",): 1.0, ("avg",): 3.0, ("max",): 8.0}
+    ahead = written(1, *[committed_ms + 5] * 3)
+    metrics.observe(progress(3, durationMs=durations, **ahead))
+    assert latency() == {("min",): 0.0, ("avg",): 2.4, ("max",): 8.0}, "never negative, though clocks differ"
+    now += 61
+    late = written(1, *[committed_ms - 500] * 3)
+    metrics.observe(progress(4, durationMs=durations, **late))
+    assert latency() == {("min",): 0.5, ("avg",): 0.5, ("max",): 0.5}, "those of the last minute"
+    now += 61
+    assert latency() == {("min",): 0.5, ("avg",): 0.5, ("max",): 0.5}, "an idle query's last batch stays"
+    text = metrics.exposition.text()
+    assert sample(text, "ottla_query_records_written_total", query="orders") == 6
+    assert sample(text, "ottla_query_record_e2e_latency_seconds_total", query="orders") == 12.5
+    name = "kafka_streams_stream_processor_node_metrics_record_e2e_latency_avg"
+    assert sample(text, name, client_id="app", task_id="orders") == 500
+
+
+def test_times_of_all_batches_are_summed_by_part() -> None:
+    metrics = QueryMetrics()
+    for batch_id in range(3):
+        metrics.observe(progress(batch_id))
+    text = metrics.exposition.text()
+    assert by_labels(text, "ottla_query_phase_seconds_total", "phase") == {
+        ("triggerExecution",): pytest.approx(3.702),
+        ("addBatch",): pytest.approx(3.0),
+    }
+    assert sample(text, "ottla_query_batch_seconds_count", query="orders") == 3
+    assert sample(text, "ottla_query_batch_seconds_sum", query="orders") == pytest.approx(3.702)
+
+
+def test_a_query_that_is_started_again_by_itself_counts_that() -> None:
+    metrics = QueryMetrics()
+    metrics.started("orders")
+    metrics.restarted("orders")
+    assert sample(metrics.exposition.text(), "ottla_query_restarts_total", query="orders") == 1
+
+
 def test_metrics_are_served_while_the_block_runs() -> None:
     metrics = QueryMetrics()
     metrics.started("orders")
     with metrics.serve(0) as server:
         assert server.host == "127.0.0.1"
-        with urllib.request.urlopen(server.url, timeout=10) as answer:
-            assert 'ottla_query_running{query="orders"} 1.0' in answer.read().decode()
-        with pytest.raises(MetricsError, match=f"cannot serve metrics on 127.0.0.1:{server.port}"):
+        with urllib.request.urlopen(f"{server.url}/metrics", timeout=10) as answer:
+            assert sample(answer.read().decode(), "ottla_query_running", query="orders") == 1
+        with pytest.raises(EndpointError, match=f"can't serve its metrics at http://127.0.0.1:{server.port}"):
             metrics.serve(server.port).__enter__()
     with pytest.raises(OSError):
-        urllib.request.urlopen(server.url, timeout=10)
+        urllib.request.urlopen(f"{server.url}/metrics", timeout=10)
+
+
+def test_an_application_serves_its_metrics_by_https_where_its_settings_say_so(tmp_path: Path) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    authority = Authority.create("trial", now, 2)
+    key, trust, config = (tmp_path / name for name in ("key.pem", "trust.pem", "metrics.properties"))
+    key.write_bytes(authority.issue("app", now, 2, hosts=["127.0.0.1"]).pem())
+    trust.write_bytes(authority.certificate_pem())
+    config.write_text(
+        f"ottla.metrics.listen=https://127.0.0.1:0\nssl.keystore.location={key}\n"
+        f"ssl.truststore.location={trust}\nssl.client.authentication=REQUIRED\n"
+    )
+    watching = StreamsSettings(metrics_config=config).watching
+    context = ssl.create_default_context(cafile=str(trust))
+    with QueryMetrics().serve(options=watching.metrics, tls=watching.metrics_tls) as server:
+        with pytest.raises(OSError):
+            urllib.request.urlopen(f"{server.url}/metrics", timeout=10, context=context)
+        context.load_cert_chain(str(key))
+        with urllib.request.urlopen(f"{server.url}/metrics", timeout=10, context=context) as answer:
+            assert answer.status == 200
+    config.write_text("ottla.metrics.listen=https://127.0.0.1:0\n")
+    watching = StreamsSettings(metrics_config=config).watching
+    with pytest.raises(ConfigError, match=r"https: TLS needs ssl\.keystore\.location"):
+        QueryMetrics().serve(options=watching.metrics, tls=watching.metrics_tls).__enter__()
 
 
 def shown(state: QueryState = QueryState.RUNNING, failure: Failure | None = None) -> PipelineQuery:

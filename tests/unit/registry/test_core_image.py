@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+
 from ottla.registry.core.contexts import in_context
 from ottla.registry.core.image import RegistryImage
 from ottla.registry.core.records import (
@@ -176,3 +179,37 @@ def test_ten_thousand_versions_of_one_subject_in_the_worst_order() -> None:
     records = [schema_record("s", 10_001 - n, n, text(f"a{n}"), False) for n in range(1, 10_001)]
     image = image_of(*records, delete_subject_record("s", 10_000), *records)
     assert len(image.versions("s")) == 10_000
+
+
+def test_counts_are_those_of_a_walk_over_all_versions_in_any_history() -> None:
+    dice = random.Random()
+    types = list(SchemaType)
+    for _ in range(40):
+        image = RegistryImage()
+        registered = 0
+        for number in range(dice.randrange(80)):
+            subject, version = f"s{dice.randrange(3)}", dice.randrange(1, 5)
+            match dice.randrange(5):
+                case 0 | 1:
+                    schema = Schema(dice.choice(types), f'"{dice.randrange(4)}"')
+                    before = image.versions(subject).get(version)
+                    deleted = dice.random() < 0.3
+                    registered += not deleted and (before is None or before.deleted)
+                    record = schema_record(subject, version, number + 1, schema, deleted)
+                case 2:
+                    record = tombstone(subject, version)
+                case 3:
+                    record = delete_subject_record(subject, version)
+                case _:
+                    record = clear_subject_record(subject)
+            image.replay(record.key, record.value, 0)
+        every = [one for subject in image.subjects() for one in image.versions(subject).values()]
+        for wanted, counted in ((False, image.counts.live), (True, image.counts.softly_deleted)):
+            walked = Counter(one.schema.schema_type for one in every if one.deleted is wanted)
+            assert +counted == walked
+        assert image.counts.registered.total() == registered
+        assert image.subject_count == len(image.subjects())
+
+
+def test_a_record_that_can_t_be_read_is_counted() -> None:
+    assert image_of(Record(b"no json", b"{}"), Record(b"{}", b"{}")).left_out == 2

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from ottla.replicated.figures import ForwardOutcome
 from ottla.replicated.forwarding import (
     ClientGone,
     Forwarder,
@@ -238,3 +239,28 @@ def test_the_primary_tells_its_place_to_an_instance_that_passed_the_request_on()
     place = Place(TOPIC_ID, (1, 2))
     assert HEADERS.answered({"x-forwarded": "true"}, place) == {"x-place": f"{TOPIC_ID}:1,2"}
     assert HEADERS.answered({"accept": "*/*"}, place) == {}
+
+
+def test_forwarded_requests_are_counted_by_their_outcome() -> None:
+    async def story() -> None:
+        follower = Follower(answers)
+        follower.topic.replayed.set()
+        with pytest.raises(NoPrimary):
+            await follower.forward()
+        follower.leadership.learn("http://primary:1", is_here=False)
+        await follower.forward()
+        follower.topic.loss = Loss.DELETED
+        with pytest.raises(TopicLost):
+            await follower.forward()
+        assert dict(follower.forwarder.outcomes) == {
+            ForwardOutcome.NO_PRIMARY: 1,
+            ForwardOutcome.ANSWERED: 1,
+            ForwardOutcome.LOST: 1,
+        }
+        unreachable = Follower(refuses_connections)
+        unreachable.leadership.learn("http://primary:1", is_here=False)
+        with pytest.raises(PrimaryUnreachable):
+            await unreachable.forward()
+        assert dict(unreachable.forwarder.outcomes) == {ForwardOutcome.UNREACHABLE: 1}
+
+    run(story())

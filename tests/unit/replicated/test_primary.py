@@ -11,6 +11,7 @@ import pytest
 
 from ottla.replicated.decision import Decision
 from ottla.replicated.errors import Fenced, NotPrimary, Unstored
+from ottla.replicated.figures import WriteOutcome
 from ottla.replicated.leadership import Leadership
 from ottla.replicated.loss import Loss, TopicLost
 from ottla.replicated.primary import Primary
@@ -174,5 +175,30 @@ def test_an_instance_catches_up_as_its_role_is(
         one.topic.failures = failures
         await one.primary.catch_up()
         assert one.topic.done == done
+
+    run(story())
+
+
+def test_writes_are_counted_by_their_outcome() -> None:
+    async def story() -> None:
+        one = Story()
+        await one.primary.write(one.decide)
+        one.topic.failures.append(Fenced())
+        await one.primary.write(one.decide)
+        one.topic.failures.append(Unstored("no answer"))
+        with pytest.raises(Unstored):
+            await one.primary.write(one.decide)
+        await one.primary.write(lambda: Decision((), "nothing to store"))
+        one.leadership.learn("http://other", False)
+        with pytest.raises(NotPrimary):
+            await one.primary.write(one.decide)
+        figures = one.primary.figures
+        assert dict(figures.outcomes) == {
+            WriteOutcome.STORED: 2,
+            WriteOutcome.FENCED: 1,
+            WriteOutcome.UNKNOWN: 1,
+            WriteOutcome.NOT_PRIMARY: 1,
+        }
+        assert figures.written == 4 and figures.times.count == 2
 
     run(story())

@@ -271,3 +271,26 @@ def test_an_instance_that_may_not_read_any_more_says_so_once_and_goes_on(
 
     run(story())
     assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+def test_lag_is_the_committed_offsets_that_were_not_replayed() -> None:
+    async def story() -> None:
+        log = ScriptedLog(2)
+        log.append(0, b"a", gap=2)
+        log.append(1, b"b")
+        reading = Reading(log)
+        await reading.reader.wait_until_applied({0: 0, 1: 0})
+        await reading.until(lambda: reading.reader.figures.ends == {0: 3, 1: 1})
+        await reading.until(lambda: reading.reader.lag == 0)
+        assert reading.reader.offsets == {0: 3, 1: 1}
+        async with reading.standstill:
+            log.append(0, b"c")
+            await reading.until(lambda: reading.reader.figures.ends[0] == 4)
+            assert reading.reader.lag == 1, "read, and not replayed while a query looks at the image"
+        await reading.until(lambda: reading.reader.lag == 0)
+        assert reading.reader.figures.replayed == 3 and reading.reader.figures.failures == 0
+        log.problems[0] = Unreadable("away")
+        await reading.until(lambda: reading.reader.figures.failures > 0)
+        await reading.end()
+
+    run(story())

@@ -379,7 +379,6 @@ def test_a_proxy_about_to_stop_answers_for_what_it_has_read_of_a_stream(
     pauses: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records_module, "END_SECONDS", 0.05)
-    monkeypatch.setattr(records_module, "LINGER_SECONDS", 0.05)
     proxy = Proxy()
 
     async def run() -> bytes:

@@ -366,6 +366,18 @@ def test_flush_moves_the_recovery_point(tmp_path: Path) -> None:
     assert log.recovery_point == 30
 
 
+def test_a_flush_tells_the_time_of_each_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    fill(log, 30)
+    segments = len(log.segment_base_offsets)
+    assert segments > 2
+    task = log.prepare_flush(closed_only=True)
+    assert task is not None and task.segment_times_us == []
+    task.run()
+    assert len(task.segment_times_us) == segments - 1
+    assert all(each > 0 for each in task.segment_times_us)
+
+
 def test_a_flush_overtaken_by_a_truncation_does_not_move_the_recovery_point(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     fill(log, 5)

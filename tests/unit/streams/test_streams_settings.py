@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ottla.client.access import ClusterAccess
+from ottla.config.telemetry_settings import OtlpTarget
+from ottla.metrics.settings import Address, EndpointOptions
 from ottla.pipeline.query.realtime import Wanted
 from ottla.streams import StreamsSettings
 from ottla.streams.run.settings import Beginning, Pace, Place, SparkChoice, Watching
@@ -31,7 +34,11 @@ GIVEN: dict[str, Any] = {
     "replay_from_ms": 10,
     "forget_lost_state": True,
     "metrics_port": 11,
+    "metrics": "far:13",
+    "metrics_users": Path("readers"),
+    "metrics_config": Path(os.devnull),
     "queries_port": 12,
+    "traces": OtlpTarget("http://127.0.0.1:13"),
     "client_options": {"client.id": "me"},
     "spark_properties": {"spark.ui.enabled": "true"},
 }
@@ -45,7 +52,8 @@ def test_every_keyword_is_in_its_group() -> None:
     assert settings.spark == SparkChoice("local[2]", 7, "3g", {"spark.ui.enabled": "true"})
     assert settings.pace == Pace(6, 5, True, Wanted.MICRO_BATCH, True)
     assert settings.beginning == Beginning(10, True)
-    assert settings.watching == Watching(8, 9, 11, 12)
+    endpoint = EndpointOptions(Address("far", 13), "readers")
+    assert settings.watching == Watching(8, 9, endpoint, 12, OtlpTarget("http://127.0.0.1:13"))
     default = StreamsSettings()
     for group in dataclasses.fields(settings):
         assert getattr(default, group.name) != getattr(settings, group.name)

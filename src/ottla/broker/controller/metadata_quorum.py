@@ -26,9 +26,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.metadata_formatting import format_metadata, must_format, own_voter
@@ -59,6 +60,10 @@ from ottla.protocol.schema import ZERO_UUID, Message
 from ottla.storage.checkpoints import uuid_to_text
 from ottla.storage.errors import OffsetOutOfRange, StorageError
 from ottla.storage.log_directory import META_PROPERTIES, LogDirectory, LogDirectoryError
+
+if TYPE_CHECKING:
+    from ottla.broker.controller.quorum_times import QuorumTimes
+    from ottla.storage.flush import FlushTask
 
 log = logging.getLogger("ottla.broker")
 
@@ -135,6 +140,15 @@ class MetadataQuorum:
         self._last_token = 0
         self._waiting: dict[int, asyncio.Future[Message]] = {}
         self._fed = asyncio.Event()
+        self.times: QuorumTimes | None = None
+        """How long elections, appends and commits take; None where that is not measured."""
+        self.on_flushed: Callable[[FlushTask], None] | None = None
+        """Called after each sync of the log."""
+
+    @property
+    def core(self) -> Quorum | None:
+        """The state machine; None before `start`."""
+        return self._core
 
     @classmethod
     def open(
@@ -321,7 +335,10 @@ class MetadataQuorum:
         core = self._core
         if core is None or not self.leads(epoch) or self.failure is not None:
             raise NotController("this node does not lead the metadata")
+        began = time.monotonic()
         appended = self.log.append(epoch, records, self._now_ms())
+        if self.times is not None:
+            self.times.appended(self.log.end_offset, len(records), began)
         # Once for all that is appended in this turn of the loop: it goes to the others in one answer.
         if not self._tells_of_append:
             self._tells_of_append = True
@@ -450,6 +467,8 @@ class MetadataQuorum:
                 log.info("metadata log truncated offset=%d old_end=%d", offset, self.log.end_offset)
                 self.log.truncate(offset, self._now_ms())
             case api.Commit(high_watermark):
+                if self.times is not None:
+                    self.times.committed(high_watermark)
                 if follower is not None:
                     follower.on_commit(high_watermark)
             case api.Became(role, epoch, leader_id):
@@ -457,6 +476,8 @@ class MetadataQuorum:
                     "metadata quorum role=%s epoch=%d leader=%d end=%d",
                     role.value, epoch, leader_id, self.log.end_offset,
                 )  # fmt: skip
+                if self.times is not None:
+                    self.times.became(role, leader_id)
                 if follower is not None:
                     follower.on_became(role, epoch, leader_id)
             case api.BeginSnapshot(snapshot):
@@ -514,6 +535,12 @@ class MetadataQuorum:
 
     # -- requests -----------------------------------------------------------------------------------------
 
+    @property
+    def channel_bytes(self) -> tuple[int, int]:
+        """The bytes that this node has received from others and has sent to them for its part."""
+        counts = [self._peers.bytes_of(purpose) for purpose in (FETCH_PURPOSE, VOTE_PURPOSE)]
+        return sum(each.received for each in counts), sum(each.sent for each in counts)
+
     def _send(self, effect: api.Send) -> None:
         task = start_task(self._spawn, "metadata-request", self._ask(effect))
         self._sends.add(task)
@@ -524,6 +551,8 @@ class MetadataQuorum:
         assert core is not None
         purpose = FETCH_PURPOSE if effect.request.API_KEY in _FETCHES else VOTE_PURPOSE
         response: Message | None = None
+        if self.times is not None:
+            self.times.requests += 1
         try:
             response = await self._peers.ask(
                 purpose, PeerAddress(*effect.to), effect.request, timeout_ms=effect.timeout_ms
@@ -533,6 +562,10 @@ class MetadataQuorum:
         except (KafkaError, ProtocolError) as problem:
             # The version lacks a field that is set: the other node runs another release.
             log.warning("request not sent purpose=%s to=%s:%d reason=%s", purpose, *effect.to, problem)
+        if response is not None and self.times is not None:
+            self.times.responses += 1
+            if purpose == FETCH_PURPOSE:
+                self.times.leader_answered()
         self._feed(lambda now: core.on_response(now, effect.request_id, response))
 
     def _reply(self, token: int, response: Message) -> None:
@@ -569,12 +602,15 @@ class MetadataQuorum:
     def _append_fetched(self, effect: api.AppendFetched) -> None:
         core = self._core
         assert core is not None
+        before = self.log.end_offset
         try:
             controls = self.log.append_fetched(effect.records, effect.leader_epoch, self._now_ms())
         except (ProtocolError, OSError) as problem:
             self._tell_once(f"metadata not appended end={self.log.end_offset} reason={problem}")
             self._events.append(core.on_append_failed)
             return
+        if self.times is not None:
+            self.times.fetched(self.log.end_offset - before)
         self._told = ""
         self._events.append(lambda now: core.on_appended(now, controls))
         self._sync_soon()
@@ -597,6 +633,8 @@ class MetadataQuorum:
             while (task := self.log.prepare_flush()) is not None:
                 await asyncio.to_thread(task.run)
                 self.log.complete_flush(task)
+                if self.on_flushed is not None:
+                    self.on_flushed(task)
                 self._feed(lambda now: core.on_flushed(now, self.log.recovery_point))
         except OSError as failure:
             # The state of the disk is not known any more: the next start will find out.

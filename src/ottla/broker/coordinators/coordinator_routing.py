@@ -39,6 +39,23 @@ async def answer_of(answer: Message | Awaitable[Message]) -> Message:
     return await answer if inspect.isawaitable(answer) else answer
 
 
+class Loads:
+    """The loads of a coordinator's partitions that have ended since the start."""
+
+    __slots__ = ("count", "longest_seconds", "seconds")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seconds = 0.0
+        self.longest_seconds = 0.0
+
+    def ended(self, seconds: float) -> None:
+        """A load has ended."""
+        self.count += 1
+        self.seconds += seconds
+        self.longest_seconds = max(self.longest_seconds, seconds)
+
+
 class CoordinatorRouting:
     """All shards of one coordinator on this broker. Used on the event loop only."""
 
@@ -63,6 +80,17 @@ class CoordinatorRouting:
         self._made_family: ShardFamily | None = None
         self._prepared = False
         self._runners: dict[int, ShardRunner] = {}
+        self.loads = Loads()
+
+    @property
+    def runners(self) -> list[ShardRunner]:
+        """The runners of all partitions led here."""
+        return list(self._runners.values())
+
+    @property
+    def rebalances(self) -> dict[str, int]:
+        """The rebalances since the start, by kind of group."""
+        return {} if self._made_family is None else dict(self._made_family.rebalances)
 
     @property
     def _family(self) -> ShardFamily:
@@ -90,7 +118,13 @@ class CoordinatorRouting:
         self.on_resigned(partition)
         family = self._family
         runner = ShardRunner(
-            self._node, family, partition, leader_epoch, self._reload, self._home_of(partition)
+            self._node,
+            family,
+            partition,
+            leader_epoch,
+            self._reload,
+            self._home_of(partition),
+            self.loads.ended,
         )
         self._runners[partition] = runner
         self._node.supervisor.spawn(f"load-{family.name}-{partition}", runner.load())

@@ -15,9 +15,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.core.coordination.api import (
@@ -115,6 +115,10 @@ class ShardFamily:
     """Performs effects that are not `Reply`, `Append` or `Note`."""
     needs_random_bits: frozenset[int] = frozenset()
     """The API keys whose requests need random bits."""
+    rebalance_keys: Mapping[type[Message], str] = field(default_factory=dict)
+    """The keys of records that begin a generation or epoch of a group, with the kind of the group."""
+    rebalances: Counter[str] = field(default_factory=Counter)
+    """The rebalances by kind of group, of all shards since the start."""
     ends_strays: bool = False
     """Whether a shard is loaded with strays (core/strays), to end what is open of them before they move."""
 
@@ -151,7 +155,10 @@ class ShardRunner:
         leader_epoch: int,
         reload: Callable[[ShardRunner], None],
         home: Home | None = None,
+        on_loaded: Callable[[float], None] = lambda _: None,
     ) -> None:
+        """on_loaded: told the seconds that the load took."""
+        self._on_loaded = on_loaded
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.serving = False
@@ -186,6 +193,11 @@ class ShardRunner:
         self._loaded_to_offset = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+
+    @property
+    def shard(self) -> CoordinatorShard:
+        """The state machine."""
+        return self._shard
 
     async def load(self) -> None:
         """Replay the partition, then serve. Damaged records are passed over, with a line in the log.
@@ -222,6 +234,7 @@ class ShardRunner:
             self._start()
         self.serving = True
         self.load_ended.set()
+        self._on_loaded(self._loop.time() - self.load_began)
         if count:
             log.info(
                 "%s loaded partition=%d leader_epoch=%d records=%d",
@@ -304,6 +317,11 @@ class ShardRunner:
                     waiting.set_result(response)
             case Append():
                 self._appends.append(effect)
+                kinds = self._family.rebalance_keys
+                for record in effect.records:
+                    kind = kinds.get(type(record.key))
+                    if kind is not None and record.value is not None:
+                        self._family.rebalances[kind] += 1
                 if not self._writing:
                     self._writing = True
                     self._node.supervisor.spawn(f"write-{self._family.name}-{self.partition}", self._write())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinators.coordinator_shard import ShardFamily, ShardRunner
 from ottla.broker.coordinators.streams_topics import create_internal_topics
+from ottla.core.groups.context import GroupKind
 from ottla.core.groups.responses import coordinator_error
 from ottla.core.groups.shard import Shard
 from ottla.core.groups.share.api import AskShareCoordinator, ShareCoordinatorAnswered, ShareStateResponse
@@ -14,7 +15,11 @@ from ottla.core.settings import broker_settings
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.compression import Codec
 from ottla.protocol.messages.initialize_share_group_state_request import InitializeShareGroupStateRequest
+from ottla.protocol.records.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from ottla.protocol.records.framing import Coordinator
+from ottla.protocol.records.group_metadata_key import GroupMetadataKey
+from ottla.protocol.records.share_group_metadata_key import ShareGroupMetadataKey
+from ottla.protocol.records.streams_group_metadata_key import StreamsGroupMetadataKey
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.group_inputs import GroupInputs
@@ -32,6 +37,12 @@ def group_family(node: GroupShardNode, inputs: GroupInputs) -> ShardFamily:
         refuse=coordinator_error,
         perform=lambda runner, effect: _perform(node, runner, effect),
         needs_random_bits=frozenset({ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT}),
+        rebalance_keys={
+            GroupMetadataKey: GroupKind.CLASSIC.value,
+            ConsumerGroupMetadataKey: GroupKind.CONSUMER.value,
+            ShareGroupMetadataKey: GroupKind.SHARE.value,
+            StreamsGroupMetadataKey: GroupKind.STREAMS.value,
+        },
     )
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from ottla.protocol.apis import ApiKey
 
-#: API -> module under ottla.broker.handlers, at a broker's listeners. ApiVersions advertises these there.
+#: API -> module under ottla.broker.handlers, at a broker's listeners. ApiVersions advertises these there, but
+#: for those of telemetry where nothing takes it.
 FAMILIES: dict[ApiKey, str] = {
     ApiKey.PRODUCE: "records.produce",
     ApiKey.FETCH: "records.fetch",
@@ -63,6 +64,8 @@ FAMILIES: dict[ApiKey, str] = {
     ApiKey.UPDATE_FEATURES: "cluster.cluster",
     ApiKey.DESCRIBE_CLUSTER: "cluster.cluster",
     ApiKey.DESCRIBE_PRODUCERS: "records.describe_producers",
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "cluster.telemetry",
+    ApiKey.PUSH_TELEMETRY: "cluster.telemetry",
     ApiKey.LIST_CONFIG_RESOURCES: "cluster.configs",
     ApiKey.UNREGISTER_BROKER: "cluster.nodes",
     ApiKey.UNREGISTER_CONTROLLER: "cluster.nodes",

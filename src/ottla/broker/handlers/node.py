@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.broker.security.node_tls import NodeTls
     from ottla.broker.share.share_partitions import SharePartitions
     from ottla.broker.share.share_persister import ShareStatePersister
+    from ottla.broker.telemetry.client_telemetry import ClientTelemetry
     from ottla.core.replica.fetch_sessions import FetchSessionCache
     from ottla.protocol.schema import Message
     from ottla.storage.log_directory import LogDirectory
@@ -124,6 +125,11 @@ class Node(Cluster, Clock, Loop, Protocol):
     @property
     def fetch_sessions(self) -> FetchSessionCache:
         """Fetch sessions of consumers and followers."""
+        ...
+
+    @property
+    def telemetry(self) -> ClientTelemetry:
+        """The metrics that clients push."""
         ...
 
     @property

@@ -253,6 +253,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._closed
 
     @property
+    def client_port(self) -> int | None:
+        """The client's port, None where the transport does not know it (any more)."""
+        address = None if self._transport is None else self._transport.get_extra_info("peername")
+        return address[1] if isinstance(address, tuple) else None
+
+    @property
     def answers(self) -> AnswerMemory:
         """The memory of unread answers, which all connections share."""
         return self._answers

@@ -102,6 +102,10 @@ class ConnectionLimits:
         self._rates = {name: CreationRate(span, window) for name in listener_names}
         self._by_listener: Counter[str] = Counter()
         self._by_address: Counter[str] = Counter()
+        self.made: Counter[str] = Counter()
+        """The connections that were taken since the start, by listener."""
+        self.refused = 0
+        """The connections that were closed because their address had too many."""
         self._overrides_text = ""
         self._overrides: Mapping[str, int] = {}
         self.total = 0
@@ -166,15 +170,21 @@ class ConnectionLimits:
         default = self._config[broker_settings.MAX_CONNECTIONS_PER_IP]
         return self._overrides.get(_normal(address), default) if self._overrides else default
 
+    def open_at(self, listener_name: str) -> int:
+        """The connections that a listener has."""
+        return self._by_listener[listener_name]
+
     # -- counts -------------------------------------------------------------------------------------
 
     def add(self, listener_name: str, address: str) -> bool:
         """Count a connection; False if its address has too many, and it must be closed."""
         address = _normal(address)
         if self._by_address[address] >= self.limit_of_address(address):
+            self.refused += 1
             return False
         self._by_address[address] += 1
         self._by_listener[listener_name] += 1
+        self.made[listener_name] += 1
         self.total += 1
         return True
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from ottla.core.security.sasl.connection import SaslConnection
 
 ANONYMOUS: Final = "User:ANONYMOUS"
+UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
 
 
 class Connection(Protocol):
@@ -22,6 +23,11 @@ class Connection(Protocol):
     @property
     def answers(self) -> AnswerMemory:
         """The memory that the answers of all connections of its server share."""
+        ...
+
+    @property
+    def client_port(self) -> int | None:
+        """The client's port, None where it is not known."""
         ...
 
     def mute(self, throttle_ms: int) -> None:
@@ -56,11 +62,14 @@ class Session:
 
     __slots__ = (
         "client_host",
+        "client_software",
         "connection",
+        "is_replica",
         "known_header",
         "listener_name",
         "of_this_node",
         "principal",
+        "request_bytes",
         "sasl",
         "throttle_ms",
         "token_authenticated",
@@ -85,9 +94,18 @@ class Session:
         """For objects that live as long as the connection; None for a request that came another way."""
         self.of_this_node = of_this_node
         """Whether the node asks itself, without a socket: it may do everything."""
+        self.is_replica = False
+        """Whether its fetches are those of a follower."""
         self.known_header: KnownHeader | None = None
+        self.client_software = UNKNOWN_SOFTWARE
+        """The name and the version of the client's software, as its ApiVersions request told them."""
         self.sasl: SaslConnection | None = None
         """How far authentication is, on a listener with SASL; None before the first request."""
+        self.request_bytes = 0
+        """The size, behind its header, of the request under way whose handler gets it decoded.
+
+        0 for one that came another way than by a connection.
+        """
         self.throttle_ms = 0
         """How long the client is told to wait after the request under way (a session has one at a time).
 

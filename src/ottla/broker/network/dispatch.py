@@ -101,6 +101,7 @@ class Dispatcher(Generic[N]):
         if key not in self._handlers:
             self._table.load(key)
             return self(connection, frame)
+        session.request_bytes = len(frame) - position
         # Bytes behind a request are passed over, as Kafka does: librdkafka's Metadata v13 has some.
         try:
             request, _ = request_class(key).decode_prefix(frame, version, position)

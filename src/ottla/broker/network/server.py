@@ -7,7 +7,7 @@ import errno
 import logging
 import socket
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.config import BrokerConfig
@@ -104,8 +104,8 @@ class Server:
         self.audit: SecurityEvents | None = None
         """Is told of clients that prove who they are by certificates; set before `listen`."""
         self._look_for_idle_at = 0.0
-        self.on_closed: Callable[[ClientConnection], None] | None = None
-        """Told of every connection that is gone."""
+        self.on_closed: list[Callable[[ClientConnection], None]] = []
+        """Each is told of every connection that is gone."""
 
     def _group(self, listeners: Sequence[Listener]) -> _Group:
         max_request_bytes = self._config[broker_settings.SOCKET_REQUEST_MAX_BYTES]
@@ -123,6 +123,15 @@ class Server:
     def connection_count(self) -> int:
         """How many clients are connected."""
         return len(self._clients.connections) + len(self._controllers.connections)
+
+    @property
+    def groups(self) -> Iterator[tuple[str, Sequence[str], ConnectionLimits, Shared]]:
+        """The two kinds of listeners: name, the listeners' names, their connections, their memory."""
+        for name, listeners, group in (
+            ("broker", self._config.listeners, self._clients),
+            ("controller", self._config.controller_listeners, self._controllers),
+        ):
+            yield name, [each.name for each in listeners], group.limits, group.shared
 
     def _group_of(self, listener_name: str) -> _Group:
         return self._clients if listener_name in self._client_listeners else self._controllers
@@ -304,5 +313,5 @@ class Server:
         group.connections.remove(connection)
         group.limits.remove(connection.listener_name, connection.client_host)
         group.slot_freed.set()
-        if self.on_closed is not None:
-            self.on_closed(connection)
+        for told in self.on_closed:
+            told(connection)

@@ -407,6 +407,10 @@ class TlsConnection(asyncio.BufferedProtocol):
         """As of the socket's transport."""
         self._own_transport.set_write_buffer_limits(high=high, low=low)
 
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        """As of the socket's transport."""
+        return self._own_transport.get_extra_info(name, default)
+
     def get_write_buffer_size(self) -> int:
         """The bytes of ciphertext that wait in the write buffer."""
         return self._own_transport.get_write_buffer_size()

@@ -63,6 +63,16 @@ class _Waiting(NamedTuple):
     answer: asyncio.Future[Message]
 
 
+class ByteCounts:
+    """The bytes of frames on the connections of a purpose; those of TLS around them don't count."""
+
+    __slots__ = ("received", "sent")
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.sent = 0
+
+
 class PeerConnections:
     """All connections of this node to others. Used on the event loop only."""
 
@@ -77,7 +87,12 @@ class PeerConnections:
         self._login = login
         self._tls = tls
         self._connections: dict[tuple[str, PeerAddress], _Connection] = {}
+        self._bytes: dict[str, ByteCounts] = {}
         self._closed = False
+
+    def bytes_of(self, purpose: str) -> ByteCounts:
+        """The bytes of all connections of a purpose since the start, also of those that are closed."""
+        return self._bytes.setdefault(purpose, ByteCounts())
 
     async def ask(
         self,
@@ -100,7 +115,9 @@ class PeerConnections:
         if connection is None:
             if self._closed:
                 raise PeerUnreachable("this node is stopping")
-            connection = self._connections[key] = _Connection(self._client_id, key[1], self._login, self._tls)
+            connection = self._connections[key] = _Connection(
+                self._client_id, key[1], self._login, self._tls, self.bytes_of(purpose)
+            )
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await connection.ask(request, version, client_id)
@@ -131,8 +148,10 @@ class _Connection:
         to: PeerAddress,
         login: NodeLogin | None,
         tls: Callable[[], ssl.SSLContext | None],
+        counts: ByteCounts,
     ) -> None:
         self._client_id = client_id
+        self._counts = counts
         self._login = login
         self._tls = tls
         self._told = ""
@@ -203,7 +222,7 @@ class _Connection:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 tls = self._tls()
                 _, protocol = await loop.create_connection(
-                    _PeerProtocol,
+                    lambda: _PeerProtocol(self._counts),
                     self._to.host,
                     self._to.port,
                     ssl=tls,
@@ -292,7 +311,8 @@ def _look_at(task: asyncio.Task[None]) -> None:
 class _PeerProtocol(asyncio.Protocol):
     """Frames of answers on one socket, in the order of the requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, counts: ByteCounts) -> None:
+        self._counts = counts
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
         self._waiting: deque[_Waiting] = deque()
@@ -318,10 +338,12 @@ class _PeerProtocol(asyncio.Protocol):
             raise PeerUnreachable(f"the request can't be said in version {version}: {problem}") from problem
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(correlation_id, api_key, version, answer))
+        self._counts.sent += 4 + len(frame)
         self._transport.write(len(frame).to_bytes(4, "big") + frame)
         return await answer
 
     def data_received(self, data: bytes) -> None:
+        self._counts.received += len(data)
         self._received += data
         position = 0
         received = self._received

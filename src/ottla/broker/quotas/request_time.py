@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ottla.broker.network.connection import ClientConnection, Dispatch, Reply
 from ottla.protocol.apis import ApiKey
@@ -27,6 +27,8 @@ from ottla.protocol.headers import decode_request_header
 
 if TYPE_CHECKING:
     from ottla.broker.quotas.client_quotas import ClientQuotas
+
+T = TypeVar("T")
 
 #: What only brokers ask each other for.
 OF_BROKERS: Final = frozenset(
@@ -80,20 +82,20 @@ class MeasuredDispatch:
             record(self._now() - started)
         if reply is None or isinstance(reply, (list, tuple, asyncio.Future)):
             return reply
-        return _MeasuredSteps(reply, record, self._now)  # type: ignore[arg-type]
+        return MeasuredSteps(reply, record, self._now)  # type: ignore[arg-type]
 
 
-class _MeasuredSteps:
+class MeasuredSteps(Generic[T]):
     """An awaitable that counts the time of each of its steps, and not the time between them."""
 
     __slots__ = ("_awaited", "_now", "_record")
 
-    def __init__(self, awaited: Awaitable[Reply], record: Record, now: Callable[[], float]) -> None:
+    def __init__(self, awaited: Awaitable[T], record: Record, now: Callable[[], float]) -> None:
         self._awaited = awaited
         self._record = record
         self._now = now
 
-    def __await__(self) -> Generator[Any, Any, Reply]:
+    def __await__(self) -> Generator[Any, Any, T]:
         steps: Any = self._awaited.__await__()
         thrown: BaseException | None = None
         while True:

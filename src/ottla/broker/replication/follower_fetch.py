@@ -354,6 +354,7 @@ class FollowerFetch:
         except (OSError, LogCorruption) as problem:
             log.error("read failed topic=%s partition=%d error=%s", partition.topic, partition.index, problem)
             data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        partition.replicated_bytes_out += len(data.records or b"")
         if throttled and data.records:
             quota.record(len(data.records))
         return False  # the next fetch names it

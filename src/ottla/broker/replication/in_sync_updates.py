@@ -40,6 +40,8 @@ class _Wanted(NamedTuple):
     partition: Partition
     leader: PartitionLeader
     update: InSyncUpdate
+    grows: bool
+    """Whether it adds a replica; otherwise it removes one."""
 
     @property
     def is_wanted(self) -> bool:
@@ -59,10 +61,17 @@ class InSyncUpdates:
         self._node = node
         self._wanted: dict[tuple[UUID, int], _Wanted] = {}
         self._news = asyncio.Event()
+        self.shrinks = 0
+        """In-sync sets that lost a replica because this leader asked for it."""
+        self.expansions = 0
+        self.failures = 0
+        """Updates that the controller has refused."""
 
     def ask(self, partition: Partition, update: InSyncUpdate) -> None:
         """Ask for `update` soon."""
-        self._wanted[partition.topic_id, partition.index] = _Wanted(partition, partition.leader, update)
+        leader = partition.leader
+        grows = len(update.isr) > len(leader.isr)
+        self._wanted[partition.topic_id, partition.index] = _Wanted(partition, leader, update, grows)
         self._news.set()
 
     async def run(self) -> None:
@@ -96,9 +105,20 @@ class InSyncUpdates:
         for each in batch:
             partition = each.partition
             outcome = answers.get((partition.topic_id, partition.index))
+            if outcome is not None:
+                self._count(each, outcome)
             if outcome is None or (each.is_wanted and self._take(each, outcome)):
                 left.append(each)
         return self._again(left)
+
+    def _count(self, wanted: _Wanted, answer: Answer) -> None:
+        """Count an answer; the metadata may have brought the new set before it."""
+        if answer.error_code != ErrorCode.NONE:
+            self.failures += 1
+        elif wanted.grows:
+            self.expansions += 1
+        else:
+            self.shrinks += 1
 
     def _again(self, left: Sequence[_Wanted]) -> bool:
         for each in left:
@@ -110,7 +130,7 @@ class InSyncUpdates:
         node = self._node
         topics: dict[UUID, TopicData] = {}
         own_epoch = node.lifecycle.broker_epoch
-        for partition, _, update in batch:
+        for partition, _, update, _ in batch:
             topic = topics.get(partition.topic_id)
             if topic is None:
                 topic = topics[partition.topic_id] = TopicData(topic_id=partition.topic_id, partitions=[])
@@ -137,7 +157,7 @@ class InSyncUpdates:
 
     def _take(self, wanted: _Wanted, answer: Answer) -> bool:
         """Take an answer over. Returns whether the update is to be sent again."""
-        partition, leader, update = wanted
+        partition, leader, update, _ = wanted
         code = ErrorCode(answer.error_code)
         if code is ErrorCode.NONE:
             before = leader.isr

@@ -39,6 +39,7 @@ from ottla.storage.log_directory import LogDirectory
 if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
     from ottla.broker.supervisor import Supervisor
+    from ottla.storage.flush import FlushTask
 
 log = logging.getLogger("ottla.broker")
 
@@ -81,6 +82,8 @@ class LogManager:
         self._flush_wanted = asyncio.Event()
         self._doomed: list[tuple[int, Path]] = []
         self._last_flush_ms: dict[TopicPartition, int] = {}
+        self.on_flushed: Callable[[FlushTask], None] | None = None
+        """Called after each sync of a log."""
 
     # -- opening and deleting -----------------------------------------------------------------------
 
@@ -223,8 +226,12 @@ class LogManager:
 
     async def _flush(self, flushed: Log, *, closed_only: bool = False) -> None:
         task = flushed.prepare_flush(closed_only=closed_only)
-        if task is not None and await self._work.run(task.run):
+        if task is None:
+            return
+        if await self._work.run(task.run):
             flushed.complete_flush(task)
+        if self.on_flushed is not None:
+            self.on_flushed(task)
 
     async def enforce_retention(self, logs: Iterable[tuple[Log, int]]) -> None:
         """Delete segments that are too old or too many."""

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from operator import add
+from typing import NamedTuple
 from uuid import UUID
 
 from ottla.core.replica import reading
@@ -27,6 +29,28 @@ from ottla.storage.log import AppendResult, Log, LogSlice
 
 Waiter = Callable[[], None]
 NO_LEADER = -1
+
+
+class Traffic(NamedTuple):
+    """The counters of a partition's replica on this broker."""
+
+    messages_in: int = 0
+    """Records appended by this broker as the leader, those of coordinators and markers among them."""
+    bytes_in: int = 0
+    """The size of their batches."""
+    bytes_out: int = 0
+    """The size of the batches that consumers were sent."""
+    appends: int = 0
+    fetches: int = 0
+    """How often consumers' fetches looked for records in the log."""
+    replicated_bytes_in: int = 0
+    replicated_bytes_out: int = 0
+    rejected_bytes: int = 0
+    """The size of the produced records that were refused because a batch was too large."""
+
+    def plus(self, other: Traffic) -> Traffic:
+        """The sum of both, counter by counter."""
+        return Traffic(*map(add, self, other))
 
 
 class CommitWait:
@@ -63,18 +87,27 @@ class Partition:
     __slots__ = (
         "_append_waiters",
         "_append_wake_scheduled",
+        "_bytes_in",
         "_commit_waits",
         "_fetch_waiters",
         "_leader",
+        "_led_from",
         "_loop",
+        "_messages_in",
         "_seen_high_watermark",
         "_shared_reads",
         "_waiters",
         "_wake_scheduled",
+        "appends",
+        "fetched_bytes",
+        "fetches",
         "follower",
         "index",
         "is_replicated",
         "log",
+        "rejected_bytes",
+        "replicated_bytes_in",
+        "replicated_bytes_out",
         "topic",
         "topic_id",
     )
@@ -105,6 +138,16 @@ class Partition:
         self._commit_waits: dict[CommitWait, None] = {}
         self._seen_high_watermark = -1
         self._shared_reads: dict[LogSlice, bytes] | None = None
+        # Counted since the replica was opened here; `traffic` has them together.
+        self.appends = 0
+        self.fetches = 0
+        self.fetched_bytes = 0
+        self.replicated_bytes_in = 0
+        self.replicated_bytes_out = 0
+        self.rejected_bytes = 0
+        self._messages_in = 0
+        self._bytes_in = 0
+        self._led_from: tuple[int, int] | None = None
         if isinstance(role, PartitionLeader):
             self.lead(role)
         else:
@@ -116,10 +159,14 @@ class Partition:
         """Begin a leader epoch."""
         self._leader, self.follower = leader, None
         self.is_replicated = leader.has_followers
+        if self._led_from is None:
+            self._led_from = self.log.log_end_offset, self.log.appended_bytes
         self._role_changed(ErrorCode.NONE)
 
     def follow(self, follower: PartitionFollower) -> None:
         """Another broker leads, or none does."""
+        self._messages_in, self._bytes_in = self._appended()
+        self._led_from = None
         self._leader, self.follower = None, follower
         self.is_replicated = False
         self._role_changed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -189,6 +236,34 @@ class Partition:
             return leader_epoch, self.log.log_end_offset
         return self.log.end_offset_for_epoch(leader_epoch)
 
+    # -- counters -----------------------------------------------------------------------------------
+
+    @property
+    def traffic(self) -> Traffic:
+        """The partition's counters; they only grow while the replica is here."""
+        messages_in, bytes_in = self._appended()
+        return Traffic(
+            messages_in,
+            bytes_in,
+            self.fetched_bytes,
+            self.appends,
+            self.fetches,
+            self.replicated_bytes_in,
+            self.replicated_bytes_out,
+            self.rejected_bytes,
+        )
+
+    def _appended(self) -> tuple[int, int]:
+        """(messages, bytes) appended by this broker as the leader.
+
+        Nothing counts them append by append: as long as it leads, the log's end moves by them alone.
+        """
+        if self._led_from is None:
+            return self._messages_in, self._bytes_in
+        offset, size_bytes = self._led_from
+        messages = self.log.log_end_offset - offset
+        return self._messages_in + messages, self._bytes_in + self.log.appended_bytes - size_bytes
+
     # -- appends ------------------------------------------------------------------------------------
 
     def append(self, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> AppendResult:
@@ -209,6 +284,7 @@ class Partition:
             offset += header.last_offset_delta + 1
             position += header.batch_length + LOG_OVERHEAD_BYTES
         result = self.log.append(batches, placed, now_ms=now_ms)
+        self.appends += 1
         high_watermark = leader.on_append(offset)
         if self.is_replicated:
             self.on_progress()
@@ -291,6 +367,11 @@ class Partition:
     def waiter_count(self) -> int:
         """How many fetches wait here."""
         return len(self._waiters) + len(self._append_waiters)
+
+    @property
+    def commit_wait_count(self) -> int:
+        """How many producers and coordinators wait here for the commit of their records."""
+        return len(self._commit_waits)
 
     def add_waiter(self, waiter: Waiter) -> None:
         """Call `waiter` when the high watermark has moved, once a turn of the loop, until it is removed."""

@@ -7,17 +7,92 @@ leader or for the topic.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from ottla.broker.replication.partition import Partition
-from ottla.protocol.errors import NotLeaderOrFollower, UnknownTopicId, UnknownTopicOrPartition
+from ottla.broker.replication.partition import Partition, Traffic
+from ottla.protocol.errors import ErrorCode, NotLeaderOrFollower, UnknownTopicId, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
     from ottla.broker.parts import Cluster
 
 _NOTHING: Mapping[int, Partition] = {}
+_NO_TRAFFIC: Final = Traffic()
+_ORDINARY: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+"""Errors that Apache Kafka does not count as failed requests."""
+_BEFORE_THE_LOG: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    }
+)
+"""Errors of produced batches that Apache Kafka finds before it counts an append."""
+
+
+class Refusals:
+    """The partitions of produce and fetch requests that were refused: by error, and by topic.
+
+    Names that are no topic's are counted together: clients can think of any number of them.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.produce: Counter[int] = Counter()
+        self.fetch: Counter[int] = Counter()
+        self.failed_produces: Counter[str | None] = Counter()
+        """By topic; of the kinds that Apache Kafka counts, which leaves out what clients do wrong often."""
+        self.refused_appends: Counter[str | None] = Counter()
+        """By topic; all that Apache Kafka counts as requests to produce to a partition."""
+        self.failed_fetches: Counter[str | None] = Counter()
+
+    def count_produce(self, topic: str | UUID, code: int) -> None:
+        """A partition of a produce request was refused."""
+        self.produce[code] += 1
+        if code in _BEFORE_THE_LOG:
+            return
+        known = self._known(topic)
+        self.refused_appends[known] += 1
+        if code not in _ORDINARY:
+            self.failed_produces[known] += 1
+
+    def count_fetch(self, topic: str | UUID | None, code: int) -> None:
+        """A partition of a fetch request was refused, or with None the request as a whole."""
+        self.fetch[code] += 1
+        if code not in _ORDINARY:
+            self.failed_fetches[self._known(topic)] += 1
+
+    def forget_topic(self, name: str) -> None:
+        """A topic is deleted: its failures count among those of no topic."""
+        for failed in (self.failed_produces, self.failed_fetches, self.refused_appends):
+            failed[None] += failed.pop(name, 0)
+
+    def _known(self, topic: str | UUID | None) -> str | None:
+        image = self._cluster.image
+        known = image.topics_by_id.get(topic) if isinstance(topic, UUID) else image.topics.get(topic or "")
+        return None if known is None else known.name
 
 
 class Partitions:
@@ -30,6 +105,13 @@ class Partitions:
         self._led: dict[str, dict[int, Partition]] = {}
         self._led_by_id: dict[UUID, dict[int, Partition]] = {}
         self._serves_followed = False
+        self.gone: dict[str, Traffic] = {}
+        """The traffic of replicas that have left this broker, by topic: its counters must not go back."""
+        self.refusals = Refusals(cluster)
+        self.follower_fetches: Counter[int] = Counter()
+        """The fetches of followers, by version of the request."""
+        self.gone_topics = Traffic()
+        """That of topics that are deleted."""
 
     # -- look-up ------------------------------------------------------------------------------------
 
@@ -110,11 +192,14 @@ class Partitions:
 
     def remove(self, partition: Partition) -> None:
         """The replica is gone from here."""
+        self.gone[partition.topic] = partition.traffic.plus(self.gone.get(partition.topic, _NO_TRAFFIC))
         self._held.get(partition.topic, {}).pop(partition.index, None)
         self._held_by_id.get(partition.topic_id, {}).pop(partition.index, None)
 
     def forget_topic(self, topic_id: UUID, name: str) -> None:
         """A topic is deleted, and its partitions are removed."""
+        self.gone_topics = self.gone_topics.plus(self.gone.pop(name, _NO_TRAFFIC))
+        self.refusals.forget_topic(name)
         for by_id in (self._held_by_id, self._led_by_id):
             by_id.pop(topic_id, None)
         for by_name in (self._held, self._led):

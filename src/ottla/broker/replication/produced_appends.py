@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.batch_validation import HeavyBatch, validate_produced
-from ottla.protocol.errors import NotEnoughReplicas
+from ottla.protocol.errors import MessageTooLarge, NotEnoughReplicas
 from ottla.protocol.record_batch import LOG_APPEND_TIME, BatchHeader
 from ottla.protocol.schema import Buffer
 from ottla.storage.producer_states import Verification
@@ -70,6 +70,8 @@ class ProducedAppends:
         self._heavy_check = heavy_check
         self._now_ms = now_ms
         self._flush_soon = flush_soon
+        self.by_acks = [0, 0, 0]
+        """Batches appended by the acks of their requests, which index it: 0, 1, and -1 for all."""
 
     def append_produced(
         self,
@@ -95,7 +97,13 @@ class ProducedAppends:
         if checked is None:
             if self._schema_rules and records and partition.topic in self._schema_rules:
                 raise HeavyBatch
-            header, batch = validate_produced(records, rules, now_ms, zstd_allowed=zstd_allowed, on_loop=True)
+            try:
+                header, batch = validate_produced(
+                    records, rules, now_ms, zstd_allowed=zstd_allowed, on_loop=True
+                )
+            except MessageTooLarge:
+                _count_rejected(partition, records)
+                raise
         else:
             header, batch, now_ms = checked
         if header.producer_id >= 0:
@@ -108,6 +116,7 @@ class ProducedAppends:
                     return first
                 return Uncommitted(first, partition, duplicate.last_offset + 1)
         result = partition.append(batch, (header,), now_ms)
+        self.by_acks[acks] += 1
         if result.rolled or result.flush_due:
             self._flush_soon()
         append_time_ms = header.max_timestamp if header.attributes & LOG_APPEND_TIME else NO_TIMESTAMP
@@ -125,6 +134,13 @@ class ProducedAppends:
         `records` must not change meanwhile. Raises as `append_produced`. The order of a connection's batches
         stays: it has one request under way.
         """
+        try:
+            return await self._checked(partition, records, zstd_allowed)
+        except MessageTooLarge:
+            _count_rejected(partition, records)
+            raise
+
+    async def _checked(self, partition: Partition, records: Buffer, zstd_allowed: bool) -> CheckedBatch:
         rules = self._rules[partition.topic]
         schemas = self._schema_rules.get(partition.topic)
         now_ms = self._now_ms()
@@ -142,3 +158,8 @@ class ProducedAppends:
         if schemas is not None:
             await self._schemas.check_batch(header, batch, schemas)
         return CheckedBatch(header, batch, now_ms)
+
+
+def _count_rejected(partition: Partition, records: Buffer | None) -> None:
+    """A batch is too large: all that was sent for the partition counts, as in Kafka."""
+    partition.rejected_bytes += len(records or b"")

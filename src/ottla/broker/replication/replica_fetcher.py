@@ -488,6 +488,7 @@ class _Fetcher:
             return False
         if result.rolled or result.flush_due:
             self._owner.logs.flush_soon()
+        partition.replicated_bytes_in += len(batches.data)
         quota = self._owner.quotas.follower
         if quota.covers(partition.topic, partition.index):
             quota.record(len(batches.data))

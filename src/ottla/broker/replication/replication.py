@@ -55,7 +55,8 @@ class Replication:
         heavy_check = asyncio.Semaphore(1)
         self.schemas = SchemaValidation(config, heavy_check)
         self.settings = ReplicationSettings(node, self.quotas, self.schemas)
-        self.in_sync = InSyncWatch(node, node.loop, self.partitions, InSyncUpdates(node))
+        self.in_sync_updates = InSyncUpdates(node)
+        self.in_sync = InSyncWatch(node, node.loop, self.partitions, self.in_sync_updates)
         self.fetchers = ReplicaFetchers(node, self.logs, self.cleaner, self.quotas)
         self.roles = ReplicaRoles(
             node, self.partitions, self.settings, self.logs, self.cleaner, self.fetchers, self.in_sync

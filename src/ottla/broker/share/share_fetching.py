@@ -199,6 +199,7 @@ class ShareFetch:
         if not ranges:
             return 0
         data.records = _overlapping(records, headers, ranges)
+        leader.partition.fetched_bytes += len(data.records)
         data.acquired_records = [
             AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
             for first, last, count in ranges

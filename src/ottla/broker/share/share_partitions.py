@@ -56,7 +56,7 @@ class SharePartitions:
         self._waiting: dict[Connection, ShareFetch] = {}
         self._stopped = False
         node.controller.add_listener(self._on_metadata)
-        node.server.on_closed = self._connection_closed
+        node.server.on_closed.append(self._connection_closed)
 
     def stop(self) -> None:
         """The broker is stopping: connections that close now end no session any more."""

@@ -35,6 +35,7 @@ from ottla.core.settings.schema_validation_settings import (
     SCHEMA_VALIDATION_TOPIC_SETTINGS,
     VALUE_SCHEMA_VALIDATION,
 )
+from ottla.core.telemetry.subscriptions import InvalidPattern, parse_match
 from ottla.protocol.errors import (
     BrokerIdNotRegistered,
     InvalidConfig,
@@ -327,10 +328,10 @@ def check_client_metrics_config(values: Mapping[str, str]) -> None:
         raise InvalidRequest(
             f"Invalid value {interval} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
         )
-    for pattern in parsed.get("match", ()):
-        key, separator, _ = pattern.partition("=")
-        if not separator or key.strip() not in client_metrics_settings.MATCH_KEYS:
-            raise InvalidConfig(f"Illegal client matching pattern: {pattern}")
+    try:
+        parse_match(parsed.get("match", ()))
+    except InvalidPattern as pattern:
+        raise InvalidConfig(f"Illegal client matching pattern: {pattern}") from None
 
 
 def _check_broker(

@@ -12,6 +12,8 @@ in `_handle`, `replay` and the timers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ottla.core.coordination.api import (
     AppendDone,
     AppendFailed,
@@ -104,6 +106,25 @@ class Shard:
         self._share = ShareGroups(context)
         self._streams = StreamsGroups(context)
         self._deletion.ways[GroupKind.SHARE] = self._share.delete_group
+
+    @property
+    def members(self) -> Iterator[tuple[GroupKind, str, int]]:
+        """(kind, state, number of members) of each group; a copy of the groups is walked through."""
+        context = self._context
+        for group in list(context.classic.values()):
+            yield GroupKind.CLASSIC, group.state.value, len(group.members)
+        for consumers in list(context.consumer.values()):
+            yield GroupKind.CONSUMER, consumers.state.value, len(consumers.members)
+        for share in list(context.share.values()):
+            yield GroupKind.SHARE, share.state.value, len(share.members)
+        for streams in list(context.streams.values()):
+            yield GroupKind.STREAMS, streams.state.value, len(streams.members)
+
+    @property
+    def offset_counts(self) -> Iterator[int]:
+        """The committed offsets of each group; a copy of the groups is walked through."""
+        for topics in list(self._store.committed.values()):
+            yield sum(map(len, topics.values()))
 
     def next_wake_ms(self) -> int | None:
         """The time of the next `Tick` at the latest; None if nothing is due."""

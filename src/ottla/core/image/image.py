@@ -146,8 +146,11 @@ class MetadataDelta:
     changed_scram_credentials: dict[tuple[int, str], None] = field(default_factory=dict)
     changed_delegation_tokens: dict[str, None] = field(default_factory=dict)
     broker_configs_changed: bool = False
+    client_metrics_changed: bool = False
     features_changed: bool = False
     quotas_changed: bool = False
+    unclean_elections: int = 0
+    """How many partitions got a leader that was neither in sync nor eligible."""
 
     @property
     def empty(self) -> bool:
@@ -341,7 +344,10 @@ class MetadataImage:
         before = topic.partitions.get(record.partition_id)
         if before is None:
             raise ValueError(f"{record.NAME} is about {topic.name}-{record.partition_id}, which is not known")
-        self._set_partition(topic, record.partition_id, changed_partition(before, record))
+        after = changed_partition(before, record)
+        self._set_partition(topic, record.partition_id, after)
+        if after.leader not in (before.leader, NO_LEADER, *before.isr, *before.elr):
+            delta.unclean_elections += 1
         delta.changed_partitions[(topic.topic_id, record.partition_id)] = None
 
     def _clear_elr(self, record: Any, delta: MetadataDelta) -> None:
@@ -436,6 +442,8 @@ class MetadataImage:
                 delta.changed_topic_configs[record.resource_name] = None
             case 4:
                 delta.broker_configs_changed = True
+            case 16:
+                delta.client_metrics_changed = True
             case 32:
                 delta.changed_group_configs[record.resource_name] = None
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ottla.core.quorum.api import (
+    NO_NODE,
     Address,
     Effect,
     ElectionState,
@@ -165,6 +166,33 @@ class Quorum:
     def high_watermark(self) -> int:
         """The offset below which everything is committed; -1 while unknown."""
         return self._node.high_watermark
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this node is one of the voters."""
+        return self._node.is_voter
+
+    @property
+    def voted_for(self) -> int:
+        """The node that this one voted for in its epoch, NO_NODE without a vote."""
+        voted = self._node.election.voted
+        return NO_NODE if voted is None else voted.node_id
+
+    @property
+    def replica_ends(self) -> list[tuple[int, bool, int]] | None:
+        """(node id, whether it votes, the end of its log) of each replica but this one.
+
+        None where this node does not lead.
+        """
+        role = self._node.role
+        if not isinstance(role, Leader):
+            return None
+        return [
+            (each.key.node_id, is_voter, each.end_offset)
+            for is_voter, known in ((True, role.voters.values()), (False, role.observers.values()))
+            for each in known
+            if each.key.node_id != self._node.local.node_id
+        ]
 
     def next_wake_ms(self) -> int | None:
         """The time at which `on_time` is due, or None."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -105,6 +105,13 @@ class FetchSessionCache:
         self.max_sessions = max_sessions
         self.min_eviction_ms = min_eviction_ms
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self.evictions = 0
+        """Sessions that were ended to make room."""
+
+    @property
+    def sessions(self) -> Collection[FetchSession]:
+        """The sessions, the one used longest ago first."""
+        return self._sessions.values()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -173,6 +180,7 @@ class FetchSessionCache:
         if now_ms - oldest.last_used_ms < self.min_eviction_ms:
             return False
         self.drop(oldest.session_id)
+        self.evictions += 1
         return True
 
     def drop(self, session_id: int) -> None:

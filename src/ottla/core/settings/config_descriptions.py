@@ -80,12 +80,22 @@ def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
     return entries
 
 
-def describe_broker(layers: BrokerLayers) -> list[ConfigEntry]:
-    """Every setting of one broker, and every name without a setting that the broker was given."""
+def describe_broker(layers: BrokerLayers, own: Mapping[str, Setting[Any]]) -> list[ConfigEntry]:
+    """Every setting of one broker, and every name without a setting that the broker was given.
+
+    own: settings that Apache Kafka lacks, which are described only where the broker was given them.
+    """
     names = {
         name for name, setting in BROKER_SETTINGS.items() if not setting.internal and name not in DYNAMIC_ONLY
     }
-    return [_broker_entry(layers, name, layers.synonyms(name)) for name in sorted(names | layers.names())]
+    entries = []
+    for name in sorted(names | layers.names()):
+        synonyms = layers.synonyms(name)
+        if name in own and synonyms:
+            entries.append(_entry(own[name], _normalized(own[name], synonyms[0].text), True, synonyms))
+        else:
+            entries.append(_broker_entry(layers, name, synonyms))
+    return entries
 
 
 def describe_cluster_default(layers: BrokerLayers) -> list[ConfigEntry]:

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from ottla.pipeline.query.metrics import QueryMetrics
+    from ottla.pipeline.query.traces import QueryTraces
 
 POLL_SECONDS = 0.5
 STOP_POLL_SECONDS = 0.01
@@ -99,6 +100,7 @@ class PipelineQuery:
         self._collect = collect
         self._restarts = 0
         self._restart_at: float | None = None
+        self._restart_reason: Failure | None = None
         self._stopping = False
         self._recent: list[QueryProgress] = []
         self._last_seen: tuple[Any, Any] | None = None
@@ -126,6 +128,11 @@ class PipelineQuery:
     def failure(self) -> Failure | None:
         """Why the query failed; None while it runs and after it was stopped."""
         return self._failure
+
+    @property
+    def waits_to_restart(self) -> Failure | None:
+        """Why the query is started again by itself, while it waits for that."""
+        return None if self._restart_at is None else self._restart_reason
 
     @property
     def progress(self) -> QueryProgress | None:
@@ -197,6 +204,7 @@ class PipelineQuery:
             return False
         wait_seconds = RESTART_WAITS_SECONDS[self._restarts]
         self._restarts += 1
+        self._restart_reason = failure
         self._restart_at = time.monotonic() + wait_seconds
         most = len(RESTART_WAITS_SECONDS)
         counted = f"{self._restarts} of {most}"
@@ -228,10 +236,12 @@ class QueryRunner:
         metrics: QueryMetrics | None = None,
         on_progress: Watcher | None = None,
         on_end: Callable[[PipelineQuery], None] | None = None,
+        traces: QueryTraces | None = None,
     ) -> None:
         """on_progress and on_end are called from the thread that noticed; their exceptions are logged."""
         self._spark = spark
         self._metrics = metrics
+        self._traces = traces
         self._on_progress = on_progress
         self._on_end = on_end
         self._queries: dict[str, PipelineQuery] = {}
@@ -399,6 +409,8 @@ class QueryRunner:
                 self._publisher(read)[1].enqueue(query.name, positions, progress.query_id)
             if self._metrics is not None:
                 self._metrics.observe(progress)
+            if self._traces is not None:
+                self._traces.batch(progress)
             if self._on_progress is not None:
                 told.append(partial(self._on_progress, query, progress))
         if not active:
@@ -411,6 +423,8 @@ class QueryRunner:
             failure = None if error is None else failure_of(error)
             if failure is None or not query._starts_again(failure):
                 self._ended(query, failure, told)
+            elif self._metrics is not None:
+                self._metrics.restarted(query.name)
         elif query._stopping:
             self._ended(query, None, told)
         else:

@@ -12,6 +12,10 @@ from ottla.pipeline.query.checkpoints import Offsets, parse_source_offset
 
 OBSERVATION_PREFIX = "ottla_"
 """How ottla's observations (`DataFrame.observe`) are named; fields: `dead_letters`, `late`, `dropped`."""
+WRITTEN_OBSERVATION = f"{OBSERVATION_PREFIX}written"
+"""The observation of the records that a batch writes; fields: those of Written, times in us."""
+_AFTER_COMMIT = ("commitOffsets", "commitBatch")
+"""Spark's phases behind the commit of a batch's output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,16 @@ class SourceProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """The records that a batch has written, at least one. Timestamps are theirs, in ms since 1970."""
+
+    records: int
+    earliest_ms: float
+    average_ms: float
+    latest_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class QueryProgress:
     """One batch of a query, or a look at the sources that found nothing (then `input_rows` is 0).
 
@@ -76,6 +90,22 @@ class QueryProgress:
     @property
     def batch_ms(self) -> int:
         return self.durations_ms.get("triggerExecution", 0)
+
+    @property
+    def committed_ms(self) -> int:
+        """When the batch's output was committed, since 1970; a while after that at the latest."""
+        after = sum(self.durations_ms.get(phase, 0) for phase in _AFTER_COMMIT)
+        return self.timestamp_ms + self.batch_ms - after
+
+    @property
+    def written(self) -> Written | None:
+        """The records that the batch has written; None where none were, or where they are not observed."""
+        observed = self.observed.get(WRITTEN_OBSERVATION) or {}
+        records = int(observed.get("records") or 0)
+        times = [observed.get(name) for name in ("earliest_us", "average_us", "latest_us")]
+        if not records or any(each is None for each in times):
+            return None
+        return Written(records, *(float(each) / 1_000 for each in times if each is not None))
 
     @property
     def is_batch(self) -> bool:

@@ -271,7 +271,10 @@ def _gateway(port: int, secret: str) -> Any:
 
 def _command_of(gateway: Any, order: JvmOrder) -> JvmCommand:
     java = gateway.jvm.java.lang
-    arguments = list(java.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
+    given = java.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+    # By number: Py4J iterates up to an exception of Java's, and in a process that had a session before,
+    # PySpark can't convert that without a context.
+    arguments = [given.get(number) for number in range(given.size())]
     given = shlex.split(order.properties.get("spark.driver.extraJavaOptions", ""))
     kept = [each for each in decided_options(arguments, given) if not each.startswith(_LIST_OPTION)]
     return JvmCommand(str(java.System.getProperty("java.class.path")), tuple(kept))

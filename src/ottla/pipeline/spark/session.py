@@ -108,15 +108,16 @@ appender.file.strategy.max = 3
 class SparkSettings:
     """The settings of a session.
 
-    application: Spark's application name. directory: for all of the session's files. master: any master that
-    spark-submit takes, or a Spark Connect server as sc://host:port; None for OTTLA_SPARK_MASTER, else
-    `spark.master` of the properties, else all cores of this machine. shuffle_partitions: the number of tasks
-    of a shuffle (and of state stores of a stateful query). driver_memory: the JVM's heap in Spark's notation.
-    quick_start: let the JVM compile quickly rather than well, for runs of minutes (measured: half the
-    processor time of a short run). jars: replace the jars for the installed PySpark. properties: further
-    Spark properties, which override all others. python_tasks: whether tasks will run Python, so that
-    its processes are started at once. properties_file: a file of properties, as spark-defaults.conf.
-    checkpoint_location: the URI under which queries keep their checkpoints, None for `directory`.
+    application: Spark's application name. directory: for all of the session's files. master: any master
+    that spark-submit takes, or a Spark Connect server as sc://host:port; None for OTTLA_SPARK_MASTER, else
+    `spark.master` of the properties, else all cores of this machine. shuffle_partitions: the number of
+    tasks of a shuffle (and of state stores of a stateful query). driver_memory: the JVM's heap in Spark's
+    notation. quick_start: let the JVM compile quickly rather than well, for runs of minutes (measured: half
+    the processor time of a short run). jars: replace the jars for the installed PySpark. more_jars: beside
+    those, such as a lake's. properties: further Spark properties, which override all others. python_tasks:
+    whether tasks will run Python, so that its processes are started at once. properties_file: a file of
+    properties, as spark-defaults.conf. checkpoint_location: the URI under which queries keep their
+    checkpoints, None for `directory`.
     """
 
     application: str
@@ -130,6 +131,7 @@ class SparkSettings:
     python_tasks: bool = True
     properties_file: Path | None = None
     checkpoint_location: str | None = None
+    more_jars: Sequence[Path] = ()
 
 
 @dataclass(slots=True)
@@ -253,6 +255,7 @@ def begin_session(
     spark_home, version = installed_spark()
     jars = list(settings.jars) if settings.jars is not None else kafka_connector_jars(version, progress)
     own_classes = classes_jar(java, spark_home, jars)
+    jars += settings.more_jars
     if own_classes is not None:
         jars.append(own_classes)
         wanted |= _classes_property(wanted, own_classes)

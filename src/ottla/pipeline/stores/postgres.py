@@ -11,14 +11,11 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 
-import psycopg
 from psycopg.types.json import Jsonb
 
-from ottla.pipeline.stores import KEPT_BATCHES, Document, Outputs, StoreError
+from ottla.pipeline.stores import KEPT_BATCHES, Document, Outputs
+from ottla.pipeline.stores.postgres_connection import PostgresConnection
 from ottla.pipeline.stores.sqlite import parse_outputs
-
-CONNECT_TIMEOUT_SECONDS = 10
-STATEMENT_TIMEOUT_MS = 60_000
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS ottla_documents (id text PRIMARY KEY, document jsonb NOT NULL);
@@ -48,14 +45,13 @@ class PostgresDocuments:
     name = "postgresql"
 
     def __init__(self, url: str) -> None:
-        self._url = url
         self._lock = threading.Lock()
-        self._connection = self._connect()
-        with self._lock, self._errors("prepare"), self._connection.transaction():
+        self._connection = PostgresConnection(url)
+        with self._lock, self._connection.use("prepare") as connection, connection.transaction():
             # Two processes that create a table at once collide even with IF NOT EXISTS.
-            self._connection.execute("SELECT pg_advisory_xact_lock(hashtext('ottla_documents'))")
-            self._connection.execute(_SCHEMA)
-            self._connection.execute(_INSERT_STORE, (str(uuid.uuid4()),))
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext('ottla_documents'))")
+            connection.execute(_SCHEMA)
+            connection.execute(_INSERT_STORE, (str(uuid.uuid4()),))
 
     @property
     def identity(self) -> str:
@@ -63,12 +59,15 @@ class PostgresDocuments:
 
     def write_batch(self, query: str, batch_id: int, documents: Sequence[Document], outputs: Outputs) -> None:
         rows = [(document.id, Jsonb(_storable(document.fields))) for document in documents]
-        with self._lock, self._errors("write to"):
-            connection = self._open()
-            with connection.transaction(), connection.cursor() as cursor:
-                cursor.executemany(_INSERT_DOCUMENT, rows)
-                cursor.execute(_INSERT_BATCH, (query, batch_id, len(rows), json.dumps(outputs)))
-                cursor.execute(_DELETE_BATCHES, (query, batch_id - KEPT_BATCHES))
+        with (
+            self._lock,
+            self._connection.use("write to") as connection,
+            connection.transaction(),
+            connection.cursor() as cursor,
+        ):
+            cursor.executemany(_INSERT_DOCUMENT, rows)
+            cursor.execute(_INSERT_BATCH, (query, batch_id, len(rows), json.dumps(outputs)))
+            cursor.execute(_DELETE_BATCHES, (query, batch_id - KEPT_BATCHES))
 
     def outputs_before(self, query: str, batch_id: int) -> dict[str, dict[int, int]]:
         rows = self._query(
@@ -89,43 +88,8 @@ class PostgresDocuments:
             self._connection.close()
 
     def _query(self, statement: str, parameters: tuple[str | int, ...] = ()) -> list[tuple[object, ...]]:
-        with self._lock, self._errors("read"):
-            return self._open().execute(statement.encode(), parameters).fetchall()
-
-    def _open(self) -> psycopg.Connection[tuple[object, ...]]:
-        """The connection, opened again if the server has closed it."""
-        if self._connection.closed:
-            self._connection = self._connect()
-        return self._connection
-
-    def _connect(self) -> psycopg.Connection[tuple[object, ...]]:
-        with self._errors("connect to"):
-            return psycopg.connect(
-                self._url,
-                autocommit=True,
-                connect_timeout=CONNECT_TIMEOUT_SECONDS,
-                options=f"-c statement_timeout={STATEMENT_TIMEOUT_MS}",
-                application_name="ottla",
-            )
-
-    @staticmethod
-    def _errors(verb: str) -> _PostgresErrors:
-        return _PostgresErrors(verb)
-
-
-class _PostgresErrors:
-    """Turns psycopg's errors into StoreError, whose message never holds the URL (it may hold a password)."""
-
-    def __init__(self, verb: str) -> None:
-        self._verb = verb
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, psycopg.Error):
-            reason = " ".join(str(error).split())
-            raise StoreError(f"cannot {self._verb} PostgreSQL: {reason}") from error
+        with self._lock, self._connection.use("read") as connection:
+            return connection.execute(statement.encode(), parameters).fetchall()
 
 
 def _storable(value: object) -> object:

@@ -36,12 +36,7 @@ class SqliteDocuments:
         self._path = path.absolute()
         self._lock = threading.Lock()
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(
-                self._path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=FULL")
+            self._connection = open_database(self._path)
             self._connection.executescript(_SCHEMA)
             self._connection.execute("INSERT OR IGNORE INTO store VALUES (1, ?)", (str(uuid.uuid4()),))
         except (sqlite3.Error, OSError) as error:
@@ -99,6 +94,20 @@ class SqliteDocuments:
                 return self._connection.execute(statement, parameters).fetchall()
             except sqlite3.Error as error:
                 raise StoreError(f"cannot read the SQLite store {self._path}: {error}") from error
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """The SQLite file at a path, made where it is missing, with a write-ahead log that is synced in full.
+
+    Usable from any thread; the caller begins and ends transactions. Raises sqlite3.Error, OSError.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(
+        path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    return connection
 
 
 def parse_outputs(text: str) -> dict[str, dict[int, int]]:

@@ -34,8 +34,9 @@ from ottla.registry.core.records import (
     read_mode,
     read_schema,
 )
+from ottla.registry.core.version_counts import VersionCounts
 from ottla.replicated.records import Record
-from ottla.schemas.model import Schema
+from ottla.schemas.model import Schema, SchemaType
 
 log = logging.getLogger("ottla.registry")
 
@@ -84,6 +85,9 @@ class RegistryImage:
         self._modes: dict[str | None, Mode] = {}
         self._associations: dict[AssociationKey, Association] = {}
         self._other_keys: dict[Key, dict[bytes, None]] = {}
+        self.counts = VersionCounts()
+        self.left_out = 0
+        """Records that could not be read."""
 
     def replay(self, key: bytes, value: bytes | None, timestamp_ms: int) -> None:
         """Take in the next record of `_schemas`. A record that can't be read is logged and left out."""
@@ -92,7 +96,18 @@ class RegistryImage:
             self._note_spelling(parsed, key, value is not None)
             self._take(parsed, value, timestamp_ms)
         except UnreadableRecord as problem:
+            self.left_out += 1
             log.warning("a record of the registry's topic is left out: %s (key %r)", problem, key[:200])
+
+    @property
+    def subject_count(self) -> int:
+        """The number of subjects, softly deleted ones too."""
+        return len(self._subjects)
+
+    @property
+    def context_count(self) -> int:
+        """The number of contexts, those without subjects too."""
+        return len(self._contexts)
 
     def subjects(self) -> Sequence[str]:
         """All subjects that have a version, softly deleted ones too; in order."""
@@ -256,6 +271,7 @@ class RegistryImage:
 
     def _put(self, stored: StoredSchema) -> None:
         versions = self._subjects.get(stored.subject)
+        before = None
         if versions is None:
             versions = self._subjects[stored.subject] = {}
             self._subject_names = None
@@ -265,6 +281,7 @@ class RegistryImage:
             self._unordered.add(stored.subject)
         versions[stored.version] = stored
         self._note_uses(stored)
+        self.counts.changed(*_state_of(before), *_state_of(stored))
 
     def _remove(self, key: SchemaKey) -> None:
         versions = self._subjects.get(key.subject)
@@ -272,6 +289,7 @@ class RegistryImage:
         if versions is None or stored is None:
             return
         self._forget_uses(stored)
+        self.counts.changed(*_state_of(stored), *_state_of(None))
         if not versions:
             del self._subjects[key.subject]
             self._subject_names = None
@@ -320,6 +338,11 @@ class RegistryImage:
         found = self._context(context)
         found.highest_id = max(found.highest_id, schema_id)
         found.recorded_highest_id = schema_id
+
+
+def _state_of(stored: StoredSchema | None) -> tuple[SchemaType | None, bool]:
+    """Its format, None for no version, and whether it is softly deleted."""
+    return (None, False) if stored is None else (stored.schema.schema_type, stored.deleted)
 
 
 def _referred(stored: StoredSchema) -> set[SchemaKey]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -30,6 +30,8 @@ from ottla.registry.routes.parameters import Limits, flag, id_of, page, path_tex
 from ottla.registry.settings import SEARCH_DEFAULT_LIMIT, SEARCH_MAX_LIMIT
 from ottla.schemas.model import SchemaType
 
+BY_ID: Final = "/schemas/ids/{id}"
+
 
 @dataclass(frozen=True, slots=True)
 class SchemaRoutes:
@@ -38,7 +40,7 @@ class SchemaRoutes:
     registry: Registry
 
     def operations(self) -> Sequence[Operation]:
-        one = "/schemas/ids/{id}"
+        one = BY_ID
         return (
             Operation("GET", one, self.by_id, READ_SOME),
             Operation("GET", f"{one}/schema", self.text_by_id, READ_SOME),

@@ -23,6 +23,7 @@ from ottla.rest.consumers.consumer_errors import UNDECODABLE, instance_not_found
 from ottla.rest.consumers.consumer_settings import InstanceSettings
 from ottla.rest.consumers.decoding import Decoded, RecordDecoder, RecordField, Undecodable
 from ottla.rest.consumers.group_consumer import CommittedOffset, GroupConsumer, Partition, ReadBounds
+from ottla.rest.figures import RestFigures
 from ottla.web.callers import ANONYMOUS
 from ottla.web.errors import ApiError
 
@@ -55,7 +56,9 @@ class ConsumerInstance:
         decoder: RecordDecoder,
         threads: Threads,
         clock: Callable[[], float],
+        figures: RestFigures | None = None,
     ) -> None:
+        self._figures = RestFigures() if figures is None else figures
         self.group = group
         self.name = name
         self.owner = ANONYMOUS.principal
@@ -119,6 +122,7 @@ class ConsumerInstance:
     async def commit(self, offsets: Sequence[CommittedOffset]) -> None:
         async with self._turn():
             await self._request(self._consumer.commit, offsets)
+        self._figures.commits += 1
 
     async def committed(self, partitions: Sequence[Partition]) -> list[CommittedOffset]:
         async with self._turn():
@@ -169,11 +173,14 @@ class ConsumerInstance:
             raise ApiError(503, 503, "All threads of this proxy are reading; try again") from None
         stop = self._stop
         gone.add_done_callback(lambda _: stop.set())
+        self._figures.reads += 1
+        self._figures.reads_active += 1
         try:
             return await self._call(
                 self._threads.reads, self._consumer.collect, bounds, stop, undo=self._take_back
             )
         finally:
+            self._figures.reads_active -= 1
             places.release()
 
     def _take_back(self, messages: list[Message]) -> None:
@@ -186,6 +193,7 @@ class ConsumerInstance:
             self._consumer.release(messages)
             if delivered:
                 self._undecodable = decoded.problem
+                self._figures.consumed += len(decoded.answered)
                 await self._request(self._consumer.settle, decoded.answered)
             else:
                 await self._request(self._consumer.go_back, decoded.answered)

@@ -35,6 +35,7 @@ from ottla.rest.consumers.consumer_settings import (
 from ottla.rest.consumers.decoding import RecordDecoder, RecordField, SchemaDecoders
 from ottla.rest.consumers.group_consumer import GroupConsumer, ReadBounds, Room
 from ottla.rest.daemon_threads import DaemonThreads
+from ottla.rest.figures import RestFigures
 from ottla.rest.settings import (
     CONSUMER_INSTANCE_TIMEOUT_MS,
     CONSUMER_INSTANCES,
@@ -68,7 +69,10 @@ class ConsumerInstances:
         access: ClusterAccess,
         schemas: RegistryClient,
         clock: Callable[[], float] = time.monotonic,
+        figures: RestFigures | None = None,
     ) -> None:
+        """figures: those of all proxies of a service; None: its own."""
+        self._figures = RestFigures() if figures is None else figures
         self._settings = settings
         self._access = access
         self._clock = clock
@@ -100,6 +104,16 @@ class ConsumerInstances:
     def any(self) -> bool:
         """Whether there is an instance, or one that leaves its group."""
         return bool(self._instances or self._leaving or self._making)
+
+    @property
+    def live(self) -> int:
+        """The number of instances that can be asked."""
+        return len(self._instances)
+
+    @property
+    def leaving(self) -> int:
+        """The number of instances that leave their groups."""
+        return len(self._leaving)
 
     @property
     def room(self) -> Room:
@@ -174,12 +188,15 @@ class ConsumerInstances:
         finally:
             self._making -= 1
         decoder = self._decoder_of[wanted.data_format]
-        instance = ConsumerInstance(group, name, wanted, consumer, decoder, self._threads, self._clock)
+        instance = ConsumerInstance(
+            group, name, wanted, consumer, decoder, self._threads, self._clock, self._figures
+        )
         instance.owner = owner
         if (group, name) in self._instances or self._stopped:
             self._leave(instance)
             raise _exists()
         self._instances[group, name] = instance
+        self._figures.made += 1
         return instance
 
     def find(self, group: str, name: str) -> ConsumerInstance:
@@ -212,6 +229,7 @@ class ConsumerInstances:
         for instance in list(self._instances.values()):
             if not instance.busy and now - instance.last_used >= timeout:
                 log.info("consumer instance %s of group %s expired", instance.name, instance.group)
+                self._figures.expired += 1
                 self._discard(instance)
             else:
                 kept.append(instance)

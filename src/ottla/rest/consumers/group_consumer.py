@@ -63,6 +63,10 @@ class Room:
         self._lock = threading.Lock()
 
     @property
+    def capacity_bytes(self) -> int:
+        return self._capacity_bytes
+
+    @property
     def taken_bytes(self) -> int:
         return self._taken_bytes
 

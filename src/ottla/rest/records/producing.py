@@ -28,8 +28,10 @@ from ottla.client.registry.async_client import RegistryClient
 from ottla.config.settings import Settings
 from ottla.rest import kafka_errors
 from ottla.rest.daemon_threads import DaemonThreads
+from ottla.rest.figures import ApiVersion, RestFigures
 from ottla.rest.records.bytes_in_work import BytesInWork
 from ottla.rest.settings import MAX_BODY_BYTES, PRODUCER_PREFIX, RESPONSE_TIMEOUT_MS
+from ottla.tracing.trace_context import current_context, trace_headers, with_trace
 from ottla.web.errors import ApiError, ServiceError
 
 log = logging.getLogger("ottla.rest")
@@ -74,20 +76,31 @@ class Outgoing(NamedTuple):
     headers: list[tuple[str, str | bytes | None]] | None = None
 
 
+def _traced(records: Sequence[Outgoing]) -> Sequence[Outgoing]:
+    """The records with the context of the request under way, if it is traced."""
+    context = current_context()
+    if context is None:
+        return records
+    added = trace_headers(context)
+    return [record._replace(headers=with_trace(record.headers, added)) for record in records]
+
+
 class Deliveries:
     """The delivery of the records of one `send`, by their places there.
 
     Where `failures` has no entry, the record is at `offsets` of `partitions`, with `timestamps` (ms).
     """
 
-    __slots__ = ("_left", "_waiter", "failures", "offsets", "partitions", "timestamps")
+    __slots__ = ("_left", "_reported", "_waiter", "failures", "offsets", "partitions", "timestamps")
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, reported: Callable[[int, int], None] | None = None) -> None:
+        """reported: is called once all are reported, with the numbers of delivered and failed records."""
         self.partitions = [-1] * count
         self.offsets = [-1] * count
         self.timestamps = [-1] * count
         self.failures: dict[int, KafkaError] = {}
         self._left = count
+        self._reported = reported
         self._waiter: asyncio.Future[None] | None = None
 
     def reported(self, place: int, error: KafkaError | None, message: Message | None) -> None:
@@ -99,7 +112,11 @@ class Deliveries:
             self.offsets[place] = message.offset()  # type: ignore[assignment]  # never None here
             self.timestamps[place] = message.timestamp()[1]
         self._left -= 1
-        if not self._left and self._waiter is not None and not self._waiter.done():
+        if self._left:
+            return
+        if self._reported is not None:
+            self._reported(len(self.offsets) - len(self.failures), len(self.failures))
+        if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def wait(self) -> None:
@@ -123,6 +140,11 @@ class OpenStreams:
         self._open: set[EndsSoon] = set()
         self._ending = False
 
+    @property
+    def count(self) -> int:
+        """The number of open streams."""
+        return len(self._open)
+
     @contextmanager
     def entered(self, stream: EndsSoon) -> Iterator[None]:
         """The stream is open for the length of the block."""
@@ -144,7 +166,15 @@ class OpenStreams:
 class Producing:
     """The producer of a proxy, and the metadata of topics that both APIs need."""
 
-    def __init__(self, settings: Settings, access: ClusterAccess, schemas: RegistryClient) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        access: ClusterAccess,
+        schemas: RegistryClient,
+        figures: RestFigures | None = None,
+    ) -> None:
+        """figures: those of all proxies of a service; None: its own."""
+        self.figures = RestFigures() if figures is None else figures
         self.schemas = schemas
         self.max_body_bytes = settings[MAX_BODY_BYTES]
         self.work = BytesInWork(max(WORK_BYTES, 2 * self.max_body_bytes))
@@ -239,12 +269,16 @@ class Producing:
                 return count
         return None
 
-    async def send(self, topic: str, records: Sequence[Outgoing]) -> Deliveries:
+    async def send(
+        self, topic: str, records: Sequence[Outgoing], api: ApiVersion = ApiVersion.V3
+    ) -> Deliveries:
         """Give records to the producer, in order, waiting for room; `Deliveries.wait` waits for the reports.
 
-        Never raises for a record: an error that keeps it from being sent is its failure.
+        Never raises for a record: an error that keeps it from being sent is its failure. Records of a traced
+        request carry its context in their headers. api: that of the request, for the figures.
         """
-        deliveries = Deliveries(len(records))
+        records = _traced(records)
+        deliveries = Deliveries(len(records), partial(self.figures.delivered, api))
         reported = deliveries.reported
         until = time.monotonic() + self._send_seconds
         for start in range(0, len(records), SLICE):
@@ -349,9 +383,15 @@ class Producing:
                 self._may_be_idempotent = False
             return True
 
+    @property
+    def waiting(self) -> int:
+        """The records that the producer has and that are not reported yet."""
+        return 0 if self._producer is None else len(self._producer)
+
     def _replace(self, ended: Producer) -> None:
         """Replace a producer that had a fatal error: it sends nothing more, and its records fail."""
         self._fatal = False
+        self.figures.producers_replaced += 1
         self._producer = self._new_producer()
         self._ending = asyncio.create_task(self._give_up(ended), name="a producer's end")
         self._freed.set()

@@ -22,6 +22,7 @@ from starlette.routing import BaseRoute, Route
 from ottla.client.registry.lookups import RegisteredSchema
 from ottla.client.registry.wire import RegistryRefusal, RegistryUnreachable
 from ottla.rest import kafka_errors
+from ottla.rest.figures import ApiVersion
 from ottla.rest.records.bytes_in_work import Held
 from ottla.rest.records.encoding import (
     FORMAT_OF_SCHEMA,
@@ -109,7 +110,7 @@ class _Produce:
             count = await self._producing.partitions(topic, highest + 1)
             if count is None or highest >= count:
                 raise _no_partition()
-            deliveries = await self._producing.send(topic, records)
+            deliveries = await self._producing.send(topic, records, ApiVersion.V2)
             await deliveries.wait()
         if any(error.code() in _TOPIC_IS_GONE for error in deliveries.failures.values()):
             self._producing.forget_topic(topic)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -49,8 +48,6 @@ GROUP_RECORDS: Final = 1_000
 BATCH_ENTRIES: Final = 1_000
 END_SECONDS: Final = 1.0
 """How long a stream is still read once the proxy is about to stop: a short one is whole by then."""
-LINGER_SECONDS: Final = 1.0
-"""How long a stream that is not read on stays open: a reset would take the answer from its client."""
 _ENTRY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 _Item = Prepared | ApiError
@@ -208,7 +205,6 @@ class _Stream(Response):
         self._groups: asyncio.Queue[tuple[_Group | ApiError, int] | None] = asyncio.Queue(QUEUED_GROUPS)
         self._end: asyncio.Timeout | None = None
         self._end_at: float | None = None
-        self._ended_early = False
 
     def end_soon(self) -> None:
         """See EndsSoon."""
@@ -283,7 +279,6 @@ class _Stream(Response):
             pass
         finally:
             self._end = None
-        self._ended_early = True
         raise ApiError(503, 50301, "The proxy is stopping: no record after these was read")
 
     async def _write(self, scope: Scope, receive: Receive, send: Send, held: Held) -> None:
@@ -301,8 +296,6 @@ class _Stream(Response):
                 begun = True
                 await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             await send({"type": "http.response.body", "body": body, "more_body": True})
-        if self._ended_early:
-            await _linger(receive)
         if begun:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
@@ -310,14 +303,6 @@ class _Stream(Response):
                 422, 42206, "Payload error. Null input provided. Data is required.", MEDIA_TYPE
             )
             await empty(scope, receive, send)
-
-
-async def _linger(receive: Receive) -> None:
-    """Drop the rest of the body until its end, for LINGER_SECONDS at most."""
-    with suppress(TimeoutError, ApiError):
-        async with asyncio.timeout(LINGER_SECONDS):
-            while (await receive()).get("more_body", False):
-                pass
 
 
 _HEADERS: Final = [(b"content-type", MEDIA_TYPE.encode())]

@@ -46,7 +46,8 @@ class QueryInputs:
     headers; for a global table the whole topic, read anew for every batch. types: by internal topic, the key
     and value type that the queries before write. heartbeats: a stream of one column `timestamp` that moves
     event time on when input pauses, or None. dead_letters: the topic for records that can't be read; None:
-    they fail the query. keyed_host: runs operators in Python; None: Spark does.
+    they fail the query. keyed_host: runs operators in Python; None: Spark does. observes_written: whether the
+    timestamps of the records that are written are observed, for the query's latency.
     """
 
     frames: Mapping[Node, DataFrame]
@@ -54,6 +55,7 @@ class QueryInputs:
     heartbeats: DataFrame | None = None
     dead_letters: str | None = None
     keyed_host: KeyedHost | None = None
+    observes_written: bool = False
 
     def types_of(self, topic: str) -> Types:
         """Key and value type of an internal topic's records. Raises TopologyError before they are known."""

@@ -35,6 +35,7 @@ from ottla.streams.plan.planner import Plan, plan
 from ottla.streams.plan.topology import Topology
 from ottla.streams.run.context import RunContext
 from ottla.streams.run.ending import Ending
+from ottla.streams.run.health import ApplicationState, add_checks
 from ottla.streams.run.markers import topics_written, wait_for_markers
 from ottla.streams.run.preparation import check_topics, make_internal_topics, spark_settings
 from ottla.streams.run.query_starter import QueryStarter
@@ -45,10 +46,12 @@ from ottla.streams.run.timeline import Timeline
 from ottla.streams.run.watchers import Watchers
 
 if TYPE_CHECKING:
+    from ottla.pipeline.query.traces import QueryTraces
     from ottla.streams.compile.inputs import Types
     from ottla.streams.views.serving import QueryServer
 
 LOOK_SECONDS: Final = 1.0
+PROGRAM: Final = "ottla streams"
 
 OnProgress = Callable[[PipelineQuery, QueryProgress], None]
 
@@ -126,11 +129,16 @@ class RunningStreams:
 
     def __init__(self, order: StartOrder) -> None:
         self.order = order
-        self.metrics = QueryMetrics()
+        self.metrics = QueryMetrics(order.topology.name, PROGRAM)
+        self.metrics_url: str | None = None
+        """Where metrics and health are served, if they are."""
         self.modes: dict[str, Mode] = {}
         """By a query's name: how it runs, and why."""
         self._ending = Ending()
         self._parts = _Parts()
+        planned = [f"{order.topology.name}-{query.name}" for query in order.plan.queries]
+        self._state = ApplicationState(planned, self._ending, lambda: self.queries)
+        add_checks(self.metrics.health, self._state)
 
     def __enter__(self) -> RunningStreams:
         return self
@@ -173,6 +181,7 @@ class RunningStreams:
     def begin(self) -> None:
         """Start everything; `start` calls it once."""
         timeline = Timeline()
+        self._serve_metrics()
         settings = _settings_after_reset(self.settings, self.directory)
         if self.order.session is None:
             # The JVM takes seconds, in which the topics are looked at.
@@ -185,8 +194,6 @@ class RunningStreams:
         context = self._context(settings, cluster)
         timeline.done("Spark's session")
         parts, watching = self._parts, settings.watching
-        if watching.metrics_port is not None:
-            parts.after.enter_context(self.metrics.serve(watching.metrics_port))
         watchers = Watchers(context, parts.before, parts.after, self._ending.fail)
         starter = QueryStarter(context, watchers, self._reading_order(context))
         types = self._start_queries(starter, timeline)
@@ -197,6 +204,7 @@ class RunningStreams:
             self._ending.request()
         elif watching.queries_port is not None:
             self._serve_tables(context, watching.queries_port, types)
+        self._state.has_started = True
 
     def await_end(self, timeout_seconds: float | None = None) -> bool:
         """Wait until a part fails, `request_stop` is called or, when it is to catch up only, all is done.
@@ -244,6 +252,14 @@ class RunningStreams:
 
     # The steps of a start
 
+    def _serve_metrics(self) -> None:
+        """From the first moment on, so that /readyz tells how far the start is."""
+        watching = self.settings.watching
+        if watching.metrics is not None:
+            served = self.metrics.serve(options=watching.metrics, tls=watching.metrics_tls)
+            address = self._parts.after.enter_context(served)
+            self.metrics_url = f"{address.url}/metrics"
+
     def _context(self, settings: StreamsSettings, cluster: KafkaCluster) -> RunContext:
         """The session and the runner of the queries, started."""
         parts, name, session = self._parts, self.topology.name, self.order.session
@@ -251,13 +267,26 @@ class RunningStreams:
             session, parts.starting = parts.starting.finish(), None
             parts.session = session
         assert session is not None
+        self._state.session = session
         parts.runner = QueryRunner(
             session.spark,
             metrics=self.metrics,
             on_progress=self.order.on_progress,
             on_end=self._query_ended,
+            traces=self._traces(settings),
         )
         return RunContext(name, settings, cluster, session, parts.runner)
+
+    def _traces(self, settings: StreamsSettings) -> QueryTraces | None:
+        """The spans of batches; None without a collector. Raises ConfigError."""
+        if settings.watching.traces is None:
+            return None
+        from ottla.pipeline.query.traces import QueryTraces
+        from ottla.tracing.tracer import Tracer
+
+        traces = QueryTraces(Tracer(self.topology.name, settings.watching.traces))
+        self._parts.after.callback(traces.close)
+        return traces
 
     def _reading_order(self, context: RunContext) -> ReadingOrder | None:
         """By time across the inputs of a query; on Spark Connect, whose JVM is out of reach, by source."""

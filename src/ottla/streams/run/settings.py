@@ -10,10 +10,18 @@ from pathlib import Path
 from typing import Final
 
 from ottla.client.access import DEFAULT_BOOTSTRAP, ClusterAccess
+from ottla.config.errors import ConfigError
+from ottla.config.settings import Settings
+from ottla.config.sources import Layer, from_file, from_mapping, layered
+from ottla.config.telemetry_settings import OtlpTarget
+from ottla.metrics.settings import LISTEN, USERS_FILE, Address, EndpointOptions
 from ottla.pipeline.query.realtime import Wanted
+from ottla.security.server_tls import ServerTls
+from ottla.web import endpoint_settings
 
 BOOTSTRAP_ENVIRONMENT: Final = "OTTLA_BOOTSTRAP"
 STATE_ENVIRONMENT: Final = "OTTLA_STREAMS_STATE"
+LOOPBACK: Final = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +68,18 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """The work beside the queries: the clock, global tables, metrics, interactive queries."""
+    """The work beside the queries: the clock, global tables, metrics, interactive queries, traces.
+
+    traces: the collector that gets a span of each batch; None without. metrics_tls: that of the metrics'
+    address, None for http.
+    """
 
     heartbeat_ms: int | None
     global_table_check_ms: int
-    metrics_port: int | None
+    metrics: EndpointOptions | None
     queries_port: int | None
+    traces: OtlpTarget | None
+    metrics_tls: ServerTls | None = None
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -96,7 +110,11 @@ class StreamsSettings:
         replay_from_ms: int | None = None,
         forget_lost_state: bool = False,
         metrics_port: int | None = None,
+        metrics: str | None = None,
+        metrics_users: Path | None = None,
+        metrics_config: Path | None = None,
         queries_port: int | None = None,
+        traces: OtlpTarget | None = None,
         client_options: Mapping[str, str] | None = None,
         spark_properties: Mapping[str, str] | None = None,
     ) -> None:
@@ -110,7 +128,11 @@ class StreamsSettings:
         clock, so that windows close; None: it stands still. mode and at_least_once: real-time mode, where
         Spark has it and the query allows it, needs the consent that records may come twice after a failure.
         replay_from_ms: where an application without checkpoints begins, in place of its sources' own starts.
-        forget_lost_state: begin anew although checkpoints are gone.
+        forget_lost_state: begin anew although checkpoints are gone. metrics: where metrics and health are
+        served, as HOST:PORT or https://HOST:PORT; metrics_port: on loopback. metrics_users: the file of those
+        who may read them, which an address beyond loopback needs. metrics_config: a properties file with
+        further settings of theirs, ottla.metrics.* and ssl.*. traces: the collector of spans. Raises
+        ConfigError.
         """
         put = object.__setattr__
         put(self, "place", Place(ClusterAccess(bootstrap, client_options or {}), state, dead_letters))
@@ -118,15 +140,22 @@ class StreamsSettings:
         pace = Pace(trigger_interval_ms, batch_records, until_caught_up, mode, at_least_once)
         put(self, "pace", pace)
         put(self, "beginning", Beginning(replay_from_ms, forget_lost_state))
-        put(self, "watching", Watching(heartbeat_ms, global_table_check_ms, metrics_port, queries_port))
+        if metrics is None and metrics_port is not None:
+            metrics = Address(LOOPBACK, metrics_port).setting
+        endpoint, tls = _endpoint(metrics, metrics_users, metrics_config)
+        watching = Watching(heartbeat_ms, global_table_check_ms, endpoint, queries_port, traces, tls)
+        put(self, "watching", watching)
 
     @classmethod
     def from_environment(cls) -> StreamsSettings:
-        """The defaults, with the cluster and directory that OTTLA_BOOTSTRAP and OTTLA_STREAMS_STATE name."""
+        """The defaults, with the cluster and directory that OTTLA_BOOTSTRAP and OTTLA_STREAMS_STATE name, and
+        the collector of OTEL_EXPORTER_OTLP_ENDPOINT. Raises ConfigError.
+        """
         default = cls()
         return cls(
             bootstrap=os.environ.get(BOOTSTRAP_ENVIRONMENT, default.place.cluster.bootstrap),
             state=Path(os.environ.get(STATE_ENVIRONMENT, str(default.place.state))),
+            traces=OtlpTarget.from_environment(os.environ),
         )
 
     def replayed_from(self, begin_ms: int) -> StreamsSettings:
@@ -134,3 +163,20 @@ class StreamsSettings:
         changed = copy.copy(self)
         object.__setattr__(changed, "beginning", replace(self.beginning, replay_from_ms=begin_ms))
         return changed
+
+
+def _endpoint(
+    place: str | None, users: Path | None, config: Path | None
+) -> tuple[EndpointOptions | None, ServerTls | None]:
+    """The endpoint of metrics that the settings ask for, and its TLS. Raises ConfigError."""
+    own = {LISTEN.name: place, USERS_FILE.name: None if users is None else str(users)}
+    texts = {name: text for name, text in own.items() if text is not None}
+    given = layered({} if config is None else from_file(config), from_mapping(texts, Layer.COMMAND))
+    for name in given:
+        if endpoint_settings.TABLE.find(name) is None:
+            raise ConfigError(f"{given[name].origin}{name}: not a setting of the metrics endpoint")
+    settings = Settings(endpoint_settings.TABLE, given)
+    options = EndpointOptions.of(settings)
+    if options is None:
+        return None, None
+    return options, endpoint_settings.tls_of_endpoint(settings, options)

@@ -301,7 +301,10 @@ def test_the_log_of_a_cluster_has_a_chain_of_each_node(tmp_path: Path) -> None:
                 + [f"second-{number}" for number in {1, 2, 3} - {leader}]
             )
             found = verified(broker)
-            assert (found.broken.first, found.gaps.first) == ([], [])
+            assert found.broken.first == []
+            # A node that reconnects while the leader stops may log in after the leader wrote its last
+            # events: the leader's next run tells that as a gap, and no other node has one.
+            assert {gap.node for gap in found.gaps.first} <= {leader}
             assert sorted(found.chains) == [1, 2, 3]
 
     asyncio.run(asyncio.wait_for(main(), 90))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -101,6 +102,47 @@ def test_many_requests_at_once_get_their_own_answers() -> None:
             answers = await asyncio.gather(*(ask(peers, to, version=each % 3) for each in range(60)))
             assert [getattr(each, "port", None) for each in answers] == [each % 3 for each in range(60)]
             peers.close()
+
+    asyncio.run(main())
+
+
+def test_the_bytes_of_a_purpose_are_those_on_its_sockets() -> None:
+    async def main() -> None:
+        sent = received = 0
+
+        async def counting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal sent, received
+            there, back = await asyncio.open_connection(*to)
+
+            async def pass_on(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> int:
+                passed = 0
+                with contextlib.suppress(ConnectionError):
+                    while data := await source.read(777):
+                        passed += len(data)
+                        to.write(data)
+                to.close()
+                return passed
+
+            counts = await asyncio.gather(pass_on(reader, back), pass_on(there, writer))
+            sent, received = sent + counts[0], received + counts[1]
+            passed_on.release()
+
+        passed_on = asyncio.Semaphore(0)
+        peers = PeerConnections("node-1")
+        async with node(host_of_version) as to:
+            between = await asyncio.start_server(counting, "127.0.0.1", 0)
+            place = PeerAddress(*between.sockets[0].getsockname()[:2])
+            for _ in range(2):
+                await asyncio.gather(*(ask(peers, place, version=each % 3) for each in range(50)))
+                peers.forget(place)
+            for _ in range(2):
+                await passed_on.acquire()
+            assert (peers.bytes_of("other").sent, peers.bytes_of("other").received) == (0, 0)
+            counts = peers.bytes_of("test")
+            assert (counts.sent, counts.received) == (sent, received)
+            assert sent > 2_000 and received > 2_000
+            peers.close()
+            between.close()
 
     asyncio.run(main())
 

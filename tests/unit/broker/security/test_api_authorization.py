@@ -50,6 +50,8 @@ OPEN = {
     ApiKey.API_VERSIONS,
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+    ApiKey.PUSH_TELEMETRY,
     ApiKey.DESCRIBE_CLUSTER,  # but for the operations that it tells, and at a controller
 }
 #: They ask for permissions on users and tokens: test_logins_by_token.py.

@@ -43,6 +43,9 @@ FIRST_VERSION_WITH_FEATURES_FROM_ZERO = 4
 FIRST_VERSION_WITH_TARGET = 5
 NO_NODE = -1
 
+TELEMETRY_APIS = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
+"""Advertised only where clients' metrics go somewhere, as in Kafka, which answers them all the same."""
+
 #: The features that clients are told of. The metadata finalizes all features that Kafka 4.4 does, so that a
 #: directory fits both; a client that saw a feature whose APIs are not served here would use them.
 SERVED_FEATURES = (
@@ -56,6 +59,7 @@ SERVED_FEATURES = (
 )
 
 _BROKER_APIS = tuple(sorted(FAMILIES))
+_WITHOUT_TELEMETRY = tuple(key for key in _BROKER_APIS if key not in TELEMETRY_APIS)
 _CONTROLLER_APIS = tuple(sorted(CONTROLLER_FAMILIES))
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -72,7 +76,8 @@ def api_versions(node: Node, context: RequestContext, request: ApiVersionsReques
             f"this is node {node.node_id} of cluster {node.cluster_id}, not node {request.node_id} of "
             f"{request.cluster_id}"
         )
-    return _answer(node, context, _BROKER_APIS)
+    takes_telemetry = node.telemetry.has_receivers
+    return _answer(node, context, _BROKER_APIS if takes_telemetry else _WITHOUT_TELEMETRY)
 
 
 def controller_api_versions(
@@ -89,9 +94,11 @@ def _check(context: RequestContext, request: ApiVersionsRequest) -> None:
     if version >= FIRST_VERSION_WITH_TARGET and (request.cluster_id is None) != (request.node_id == NO_NODE):
         raise InvalidRequest("the request has one of cluster id and node id, not both")
     if version >= FIRST_VERSION_WITH_CLIENT_SOFTWARE:
-        for software in (request.client_software_name, request.client_software_version):
+        told = (request.client_software_name, request.client_software_version)
+        for software in told:
             if not _SOFTWARE.fullmatch(software):
                 raise InvalidRequest(f"client software {software!r} is not a name or version")
+        context.session.client_software = told
 
 
 def _answer(node: Node, context: RequestContext, apis: tuple[ApiKey, ...]) -> ApiVersionsResponse:

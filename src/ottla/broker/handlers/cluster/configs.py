@@ -26,6 +26,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ottla.broker import loggers
+from ottla.broker.config import OWN_SETTINGS
 from ottla.broker.network.context import RequestContext
 from ottla.broker.network.turns import in_turns
 from ottla.config.setting import ConfigType
@@ -208,7 +209,7 @@ def _description(node: Node, resource_type: int, name: str) -> tuple[Describe, H
             if not name:
                 return functools.partial(describe_cluster_default, layers), None
             _require_own_id(node, name, "Broker", " or empty string,")
-            return functools.partial(describe_broker, layers), None
+            return functools.partial(describe_broker, layers, OWN_SETTINGS), None
         case 8:
             _require_own_id(node, name, "Broker", "")
             return lambda: [_logger(*each) for each in loggers.logger_levels().items()], None

@@ -103,11 +103,11 @@ def handle(node: Node, context: RequestContext, body: memoryview) -> Reply | asy
             random_id=_random_session_id,
         )
     except SessionNotFound:
-        return _session_error(context, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        return _session_error(node, context, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     except WrongSessionEpoch:
-        return _session_error(context, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        return _session_error(node, context, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     except MixedTopicIds:
-        return _session_error(context, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        return _session_error(node, context, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
     if isinstance(request, FetchRequest):
         by_state = version >= FIRST_VERSION_WITH_REPLICA_STATE
         replica_id = request.replica_state.replica_id if by_state else request.replica_id
@@ -161,6 +161,8 @@ def _handle_follower(
     from ottla.broker.replication.follower_fetch import Answers, FollowerFetch
 
     node.client_quotas.exempt(context.session)
+    context.session.is_replica = True
+    node.partitions.follower_fetches[context.api_version] += 1
 
     def make_reply(answers: Answers, failed: bool) -> Reply:
         return _make_reply(node, context, plan, list(answers.values()), failed)
@@ -168,7 +170,8 @@ def _handle_follower(
     return FollowerFetch(node, context, request, plan, replica, make_reply).handle(*keys)
 
 
-def _session_error(context: RequestContext, code: ErrorCode) -> Reply:
+def _session_error(node: Node, context: RequestContext, code: ErrorCode) -> Reply:
+    node.partitions.refusals.count_fetch(None, code)
     response = FetchResponse(
         error_code=code, session_id=0, responses=[], throttle_time_ms=context.session.throttle_ms
     )
@@ -387,6 +390,7 @@ class _Fetch:
         """Find the log's batches below `upper` that go into `data`."""
         stored = partition.log
         offset = wanted.fetch_offset
+        partition.fetches += 1
         self.waitable.append(partition)
         if offset >= upper and stored.log_start_offset <= offset <= stored.log_end_offset:
             return  # the common case of a consumer that has read everything
@@ -428,6 +432,7 @@ class _Fetch:
         for data, partition, offset, piece in self._pieces:
             try:
                 data.records = partition.read_slice(piece)
+                partition.fetched_bytes += piece.size_bytes
                 if data.aborted_transactions is not None:
                     stored = partition.log
                     data.aborted_transactions = [
@@ -483,6 +488,10 @@ def _make_reply(
         reply = _make_short_reply(context, plan, answers)
         if reply is not None:
             return reply
+    if failed:
+        for wanted, data in answers:
+            if data.error_code:
+                node.partitions.refusals.count_fetch(wanted.topic, data.error_code)
     for wanted, data in answers:
         if plan.session is not None:
             if plan.incremental and not _has_news(wanted, data):

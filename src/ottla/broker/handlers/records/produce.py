@@ -208,6 +208,8 @@ class _Produce:
                     outcome = _succeeded(data.index, outcome)
                 else:
                     failures += 1
+                    topic = topic_data.name or topic_data.topic_id
+                    self._node.partitions.refusals.count_produce(topic, outcome.error_code)
                 topic_response.partition_responses.append(outcome)
         if request.acks == 0:
             return _unanswered(failures)
@@ -319,6 +321,8 @@ def _answer_single(
     outcome: Appended | PartitionProduceResponse,
 ) -> Reply:
     acks, topic, index, _, _ = single
+    if not isinstance(outcome, Appended):
+        node.partitions.refusals.count_produce(topic, outcome.error_code)
     if acks == 0:
         return _unanswered(not isinstance(outcome, Appended))
     if isinstance(outcome, Appended) and not context.session.throttle_ms:

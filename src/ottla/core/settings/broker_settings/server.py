@@ -284,7 +284,7 @@ CONFIG_PROVIDERS = string_list(
 TELEMETRY_MAX_BYTES = integer(
     "telemetry.max.bytes",
     1_048_576,
-    "The largest push of a client's metrics that is taken.",
+    "The largest push of a client's metrics that is taken (KIP-714), compressed and unfolded.",
     at_least(1),
     importance=LOW,
 )

@@ -21,6 +21,8 @@ class KeyImage:
         self._keks: dict[str, Kek] = {}
         self._deks: dict[str, dict[tuple[str, DekAlgorithm], dict[int, Dek]]] = {}
         self._dek_count = 0
+        self.left_out = 0
+        """Records that could not be read."""
         self._other_keys: dict[KekId | DekId, dict[bytes, None]] = {}
 
     def replay(self, key: bytes, value: bytes | None, timestamp_ms: int) -> None:
@@ -31,6 +33,7 @@ class KeyImage:
                 self._note_spelling(identity, key, value is not None)
                 self._take(identity, value, timestamp_ms)
         except UnreadableRecord as problem:
+            self.left_out += 1
             log.warning("a record of the topic of keys is left out: %s (key %r)", problem, key[:200])
 
     def keks(self) -> list[Kek]:
