@@ -16,7 +16,6 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.fetch_response import FetchResponse
 
-READ_UNCOMMITTED: Final = 0
 MAX_RESPONSE_BYTES: Final = 8 * 1024 * 1024
 """An answer is larger only where its first batch is."""
 FINAL_EPOCH: Final = -1
@@ -25,11 +24,17 @@ FINAL_EPOCH: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """Batches of a partition, the last of which may be cut; none at its end, or if the answer was full."""
+    """Batches of a partition, the last of which may be cut; none at its end, or if the answer was full.
+
+    end: of the log for its reader: the high watermark, or the last stable offset for committed records.
+    aborted: (first offset, producer id) of the aborted transactions among them, for that reader.
+    """
 
     records: bytes
     log_start_offset: int
     high_watermark: int
+    end: int
+    aborted: tuple[tuple[int, int], ...] = ()
 
 
 async def fetch_batches(
@@ -38,8 +43,12 @@ async def fetch_batches(
     partition_max_bytes: int,
     seconds: float | None = None,
     topic_ids: dict[str, uuid.UUID] | None = None,
+    *,
+    committed: bool = False,
 ) -> dict[TopicPartition, FetchedPartition | ClusterError]:
-    """Batches from each partition's offset on, control batches and uncommitted ones too; or its error.
+    """Batches from each partition's offset on, control batches and aborted ones too; or its error.
+
+    committed: only up to the last stable offset, else uncommitted ones too.
 
     At least one whole batch of the first partition of a leader that has any; other partitions may come back
     empty, and are asked for again by the caller. An offset that is not in the log is OFFSET_OUT_OF_RANGE.
@@ -70,7 +79,7 @@ async def fetch_batches(
             max_wait_ms=0,
             min_bytes=0,
             max_bytes=MAX_RESPONSE_BYTES,
-            isolation_level=READ_UNCOMMITTED,
+            isolation_level=int(committed),
             session_epoch=FINAL_EPOCH,
             topics=list(topics.values()),
         )
@@ -81,7 +90,11 @@ async def fetch_batches(
             for one in topic.partitions:
                 partition = TopicPartition(name, one.partition_index)
                 found: FetchedPartition | ClusterError = FetchedPartition(
-                    bytes(one.records or b""), one.log_start_offset, one.high_watermark
+                    bytes(one.records or b""),
+                    one.log_start_offset,
+                    one.high_watermark,
+                    one.last_stable_offset if committed else one.high_watermark,
+                    tuple((each.first_offset, each.producer_id) for each in one.aborted_transactions or ()),
                 )
                 if one.error_code or answer.error_code:
                     found = refusal(one.error_code or answer.error_code, None, str(partition))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection
 from typing import Final
 
-from ottla.client.cluster_requests import COORDINATOR_MOVED, ClusterRequests, require_success
+from ottla.client.cluster_requests import COORDINATOR_MOVED, ClusterRequests, refusal
 from ottla.client.errors import ClusterError
 from ottla.client.groups.model import GroupType, ListedGroup
 from ottla.client.kafka_requests import RequestByVersion
@@ -26,6 +26,18 @@ async def list_groups(
 
     states: Kafka's words, in any case; no states or types means all of them.
     """
+    found: list[ListedGroup] = []
+    for groups in (await groups_by_broker(client, states, types)).values():
+        if isinstance(groups, ClusterError):
+            raise groups
+        found += groups
+    return sorted({one.group_id: one for one in found}.values(), key=lambda one: one.group_id)
+
+
+async def groups_by_broker(
+    client: ClusterRequests, states: Collection[str] = (), types: Collection[GroupType] = ()
+) -> dict[int, list[ListedGroup] | ClusterError]:
+    """The groups that each broker coordinates, or its error; states and types as for `list_groups`."""
 
     def request(version: int) -> ListGroupsRequest:
         return ListGroupsRequest(
@@ -44,26 +56,32 @@ async def list_groups(
         if not loading or loop.time() >= deadline:
             break
         await asyncio.sleep(PAUSE_SECONDS)
-    found: dict[str, ListedGroup] = {}
+    wanted = {state.lower() for state in states}
+    found: dict[int, list[ListedGroup] | ClusterError] = {}
     for node_id, answer in answers.items():
         if isinstance(answer, ClusterError):
-            raise answer
-        require_success(answer.error_code, None, f"broker {node_id}")
-        for group in answer.groups:
-            found[group.group_id] = ListedGroup(
-                group.group_id,
-                group_type(group.group_type),
-                group.protocol_type,
-                group.group_state or None,
-                node_id,
-            )
-    wanted = {state.lower() for state in states}
-    return [
-        found[group_id]
-        for group_id in sorted(found)
-        if (not wanted or (found[group_id].state or "").lower() in wanted)
-        and (not types or found[group_id].type in types or found[group_id].type is GroupType.UNKNOWN)
-    ]
+            found[node_id] = answer
+        elif answer.error_code:
+            found[node_id] = refusal(answer.error_code, None, f"broker {node_id}")
+        else:
+            groups = [
+                ListedGroup(
+                    group.group_id,
+                    group_type(group.group_type),
+                    group.protocol_type,
+                    group.group_state or None,
+                    node_id,
+                )
+                for group in answer.groups
+            ]
+            found[node_id] = [one for one in groups if _is_wanted(one, wanted, types)]
+    return found
+
+
+def _is_wanted(group: ListedGroup, states: Collection[str], types: Collection[GroupType]) -> bool:
+    if states and (group.state or "").lower() not in states:
+        return False
+    return not types or group.type in types or group.type is GroupType.UNKNOWN
 
 
 def group_type(name: str) -> GroupType:

@@ -28,6 +28,7 @@ from ottla.client.registry.wire import MAX_ANSWER_BYTES, MEDIA_TYPE, RegistryAcc
 from ottla.schemas.format import InvalidSchema, ParsedSchema
 from ottla.schemas.formats import format_of
 from ottla.schemas.model import SchemaType
+from ottla.tracing.trace_context import request_headers
 
 T = TypeVar("T")
 
@@ -121,7 +122,9 @@ class RegistryClient:
 
     async def _sent(self, step: Send) -> tuple[int, bytes]:
         content = None if step.body is None else json.dumps(step.body).encode()
-        headers = {} if step.body is None else {"content-type": MEDIA_TYPE}
+        headers = request_headers()
+        if step.body is not None:
+            headers["content-type"] = MEDIA_TYPE
         data = bytearray()
         try:
             async with self._client.stream(

@@ -1,0 +1,1 @@
+"""Datagen: made-up records, by Avro schemas that say how their values are drawn."""

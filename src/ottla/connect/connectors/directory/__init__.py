@@ -1,0 +1,1 @@
+"""Directories of files as source and sink: lines, CSV, JSON and Parquet."""

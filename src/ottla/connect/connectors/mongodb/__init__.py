@@ -1,0 +1,1 @@
+"""MongoDB's own sink connector, by its names."""

@@ -1,0 +1,1 @@
+"""Records in Redis: strings, hashes and streams."""

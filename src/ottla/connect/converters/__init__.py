@@ -1,0 +1,1 @@
+"""Converters: bytes of topics to Connect's values and back."""

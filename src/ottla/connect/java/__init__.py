@@ -1,0 +1,1 @@
+"""Kafka Connect's own plugins, in jars, run by a Java worker that ottla starts and supervises."""

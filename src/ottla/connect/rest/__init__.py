@@ -1,0 +1,1 @@
+"""Connect's REST API: thin endpoints over the worker's herder."""

@@ -1,0 +1,1 @@
+"""The Iceberg sink: append and upsert into tables of any catalog, with the ledger in their snapshots."""
