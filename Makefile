@@ -51,14 +51,17 @@ contracts: install-dev
 dist: .venv/.build
 	$(BIN)/python tools/build_distributions.py
 
-# docs/reference, from the tables of settings
+# docs/reference from the tables of settings; docs/metrics.md and packaging/monitoring from those of metrics
 reference: install-dev
 	$(BIN)/python tools/generate_reference.py
+	$(BIN)/python tools/generate_monitoring.py
 
 .PHONY: commands
-# docs/commands.md and the manual pages in docs/man, from the commands; the shown lines run on a real broker
+# docs/commands.md and the manual pages in docs/man, from the commands; the shown lines run on a real broker.
+# docs/doctor.md, from its checks
 commands: install-dev
 	$(BIN)/python tools/generate_commands.py
+	$(BIN)/python tools/generate_doctor.py
 
 # ottla's tests on both brokers, then other projects' suites (only these: .venv/bin/python -m conformance).
 conformance: install-dev

@@ -24,13 +24,12 @@ COMMANDS: dict[str, Entry] = {
     "broker": Entry(
         "ottla.cli.servers.broker_command:broker", "Run a broker that any Kafka client can use, or several"
     ),
-    "up": Entry(
-        "ottla.cli.servers.up:up", "Run a broker, a Schema Registry and a REST Proxy on this machine"
-    ),
+    "up": Entry("ottla.cli.servers.up:up", "Run a broker, Schema Registry, REST Proxy and Connect together"),
     "topic": Entry("ottla.cli.cluster.topic:topic", "Create, list, describe, alter, delete and purge topics"),
     "produce": Entry("ottla.cli.records.produce:produce", "Write records from stdin or files"),
     "consume": Entry("ottla.cli.records.consume:consume", "Read records, from any place, in any form"),
     "group": Entry("ottla.cli.cluster.group:group", "List, describe, reset and delete groups of consumers"),
+    "lag": Entry("ottla.cli.cluster.lag:lag", "Tell how far groups are behind, once or as a service"),
     "config": Entry(
         "ottla.cli.cluster.config:config", "Show, explain and change settings of topics, brokers and groups"
     ),
@@ -48,10 +47,17 @@ COMMANDS: dict[str, Entry] = {
     "partition": Entry(
         "ottla.cli.cluster.partition:partition", "Move replicas between brokers, elect leaders"
     ),
+    "doctor": Entry(
+        "ottla.cli.cluster.doctor:doctor", "Tell what is wrong with a cluster, how bad, and what mends it"
+    ),
     "log": Entry("ottla.cli.log.command:log", "Look into the files that a broker keeps, and verify them"),
     "bench": Entry("ottla.cli.records.bench:bench", "Measure producing, consuming and latency"),
     "registry": Entry("ottla.cli.servers.registry:registry", "Run a Schema Registry on any Kafka cluster"),
     "rest": Entry("ottla.cli.servers.rest:rest", "Run a REST Proxy to any Kafka cluster"),
+    "connect": Entry(
+        "ottla.cli.connect.command:connect",
+        "Run a worker of Connect; apply, list and restart its connectors",
+    ),
     "streams": Entry(
         "ottla.cli.servers.streams:streams",
         "Run, describe and reset applications of Streams on Spark",

@@ -58,6 +58,10 @@ class Settings:
         """Whether any layer has a value for this name."""
         return name in self._given
 
+    def texts(self) -> dict[str, str]:
+        """All texts that were given, secrets among them, by name."""
+        return {name: each.text for name, each in self._given.items()}
+
     def with_prefix(self, prefix: str) -> dict[str, str]:
         """The texts given under `prefix` that are no settings of the program, by the rest of their names.
 

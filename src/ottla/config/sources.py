@@ -81,17 +81,27 @@ def from_file(path: Path) -> dict[str, Given]:
     }
 
 
-def from_environment(environ: Mapping[str, str], prefix: str) -> dict[str, Given]:
+def from_environment(
+    environ: Mapping[str, str], prefix: str, standard: Mapping[str, str] | None = None
+) -> dict[str, Given]:
     """The values of the variables that begin with `prefix`, by the names of their settings.
+
+    standard: common variables, and the settings that they stand for; those with the prefix win.
 
     After the prefix stands the setting's name in capitals, with `_` for a dot, `__` for a `_` and `___` for a
     dash, as in the container images of Kafka and Confluent.
     """
-    return {
-        _setting_name(variable.removeprefix(prefix)): Given(text, Origin(Layer.ENVIRONMENT, variable))
+    found = {
+        name: Given(environ[variable], Origin(Layer.ENVIRONMENT, variable))
+        for variable, name in (standard or {}).items()
+        if environ.get(variable)
+    }
+    found.update(
+        (_setting_name(variable.removeprefix(prefix)), Given(text, Origin(Layer.ENVIRONMENT, variable)))
         for variable, text in environ.items()
         if variable.startswith(prefix) and variable != prefix
-    }
+    )
+    return found
 
 
 def _setting_name(variable: str) -> str:

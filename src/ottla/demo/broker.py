@@ -43,10 +43,11 @@ class OwnBroker:
         self._log = log
 
     @classmethod
-    def start(cls, directory: Path, listen: str) -> OwnBroker:
+    def start(cls, directory: Path, listen: str, metrics: str | None = None) -> OwnBroker:
         """Start a broker on `listen` (HOST:PORT) with its files under `directory`; returns once it answers.
 
-        Raises BrokerError, with one line that says what to do.
+        metrics: where it serves its metrics, as HOST:PORT. Raises BrokerError, with one line that says what
+        to do.
         """
         host, port = parse_listen(listen)
         log = directory / "logs" / "broker.log"
@@ -60,6 +61,8 @@ class OwnBroker:
         _check_port(host, port)
         command = [sys.executable, "-m", "ottla.demo.broker", str(lock_path)]
         command += ["broker", "--data", str(directory / "broker"), "--listen", listen]
+        if metrics is not None:
+            command += ["--metrics", metrics]
         with log.open("ab") as output:
             process = subprocess.Popen(
                 command,

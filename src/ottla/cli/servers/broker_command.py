@@ -10,7 +10,7 @@ import click
 from ottla.broker.config import BROKER_TABLE
 from ottla.cli.frame.commands import command
 from ottla.cli.servers.broker_options import DEFAULT_LISTEN, BrokerOptions
-from ottla.cli.servers.options import log_level_option, settings_options
+from ottla.cli.servers.options import log_level_option, metrics_option, settings_options
 
 
 @command(
@@ -20,6 +20,8 @@ from ottla.cli.servers.options import log_level_option, settings_options
         "ottla broker --config server.properties --set num.partitions=12",
         "# three brokers on this machine, on the ports 9092 to 9094",
         "ottla broker --brokers 3 --data ./data",
+        "# with metrics for Prometheus and health checks on port 9404",
+        "ottla broker --metrics 127.0.0.1:9404",
     ],
 )
 @click.option(
@@ -46,6 +48,7 @@ from ottla.cli.servers.options import log_level_option, settings_options
     metavar="ID",
     help="The cluster that an empty directory becomes one of, and any other must belong to.",
 )
+@metrics_option("With --brokers, each node listens on PORT and the ports that follow.")
 @log_level_option
 # Given by --brokers to the brokers that it starts: see launched.py.
 @click.option("--with-launcher", is_flag=True, hidden=True)

@@ -20,6 +20,7 @@ class BrokerOptions(NamedTuple):
     config: Path | None = None
     set_words: tuple[str, ...] = ()
     cluster_id: str | None = None
+    metrics: str | None = None
     log_level: str = DEFAULT_LOG_LEVEL
     with_launcher: bool = False
 
@@ -32,6 +33,7 @@ _FIELDS: Final = {
     "--config": "config",
     "--set": "set_words",
     "--cluster-id": "cluster_id",
+    "--metrics": "metrics",
     "--log-level": "log_level",
 }
 

@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 from ottla.broker.config import BrokerConfig
 from ottla.broker.listeners import Listener
 from ottla.cli.servers.brokers_layout import (
+    LAST_PORT,
     LOCAL_HOST,
     MAX_BROKERS,
     Layout,
@@ -47,6 +48,8 @@ from ottla.cli.servers.launched import LEFT_LINE, LauncherPipe
 from ottla.config.errors import ConfigError
 from ottla.config.sources import SET, Given, from_words
 from ottla.core.settings import broker_settings
+from ottla.metrics.settings import LISTEN as METRICS_LISTEN
+from ottla.metrics.settings import parse_address
 
 log = logging.getLogger("ottla.brokers")
 
@@ -187,6 +190,9 @@ def _settings(
         "controller.quorum.auto.join.enable": "true" if is_controller else "false",
         "log.dirs": str(node_directory(base.log_directory, node_id).absolute()),
     }
+    metrics = _metrics_address(base, node_id)
+    if metrics is not None:
+        settings[METRICS_LISTEN.name] = metrics
     for factor in INTERNAL_REPLICATION_FACTORS:
         # Given explicitly, so that no client makes these topics before all brokers have registered.
         settings[factor.name] = str(min(base[factor], layout.brokers))
@@ -194,6 +200,21 @@ def _settings(
         # Replicas land on different racks: on several machines that means on different machines.
         settings["broker.rack"] = socket.gethostname()
     return settings
+
+
+def _metrics_address(base: BrokerConfig, node_id: int) -> str | None:
+    """Where a node serves its metrics: on ports that follow each other, as each is a process of its own."""
+    listen = base[METRICS_LISTEN]
+    if listen is None:
+        return None
+    address = parse_address(listen)
+    if not address.port:
+        return listen
+    if address.port + node_id - 1 > LAST_PORT:
+        raise ConfigError(
+            f"{METRICS_LISTEN.name}={listen}: there is no port for node {node_id}, take a lower one"
+        )
+    return address._replace(port=address.port + node_id - 1).setting
 
 
 def _url(listener: Listener) -> str:

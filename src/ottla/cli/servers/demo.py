@@ -9,13 +9,14 @@ import click
 
 from ottla.cli.frame.commands import command
 from ottla.cli.frame.options import positive_number, require_at_most_one
+from ottla.cli.servers.options import metrics_option
 
 POSTGRES_VARIABLE = "OTTLA_POSTGRES"
 ELASTICSEARCH_VARIABLE = "OTTLA_ELASTICSEARCH"
 DEFAULT_LISTEN = "127.0.0.1:9092"
 
 
-@command("demo", examples=["ottla demo", "ottla demo --once --limit 1000"])
+@command("demo", examples=["ottla demo", "ottla demo --once --limit 1000", "ottla demo --connect"])
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
@@ -60,6 +61,12 @@ DEFAULT_LISTEN = "127.0.0.1:9092"
     metavar="URL",
     help=f"Index in Elasticsearch, not in tantivy. [or {ELASTICSEARCH_VARIABLE}]",
 )
+@click.option(
+    "--connect",
+    is_flag=True,
+    help="The second act: the same tweets through connectors, in the six steps of docs/connect.md.",
+)
+@metrics_option("The demo's own broker listens on PORT, its queries on the port behind.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 def demo(
     data: Path | None,
@@ -71,16 +78,24 @@ def demo(
     stall: float,
     postgres: str | None,
     elasticsearch: str | None,
+    connect: bool,
+    metrics: str | None,
     master: str,
 ) -> int:
     """Run the sample pipeline: real tweets through a broker and Spark.
 
     They are produced to `tweets`, scored into `tweets.scored`, counted into `tweets.sentiment.counts`, stored
     as documents and indexed for search, each exactly once.
+
+    With --connect they come in by a source connector, are scored by a Streams application, stored as
+    documents by a sink, read back from the store by its source connector, and go through a second
+    application into another store, and into Elasticsearch if --elasticsearch names one.
     """
     require_at_most_one({"--listen": listen, "--bootstrap": bootstrap})
+    require_at_most_one({"--connect": connect, "--metrics": metrics})
     # Imported here: `ottla demo --help` need not wait for anything.
-    from ottla.demo.run import DemoOptions, run_demo
+    from ottla.demo.run import run_demo
+    from ottla.demo.stage import DemoOptions
 
     return run_demo(
         DemoOptions(
@@ -94,5 +109,7 @@ def demo(
             limit=limit,
             stall_seconds=stall,
             master=master,
+            metrics=metrics,
+            connect=connect,
         )
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ottla.config.setting import Table
 from ottla.config.sources import Given, from_environment, from_file, from_words, layered
+from ottla.config.telemetry_settings import STANDARD_VARIABLES
 
 
 def given_from(config: Path | None, set_words: Sequence[str], table: Table) -> dict[str, Given]:
@@ -18,4 +19,12 @@ def given_from(config: Path | None, set_words: Sequence[str], table: Table) -> d
 def given_in_file(config: Path | None, table: Table) -> dict[str, Given]:
     """The settings that `--config` and the environment give. Raises ConfigError."""
     file = {} if config is None else from_file(config)
-    return layered(file, from_environment(os.environ, table.variables))
+    return layered(file, given_in_environment(table))
+
+
+def given_in_environment(table: Table) -> dict[str, Given]:
+    """The settings that the environment gives: the program's own variables, and OpenTelemetry's."""
+    standard = {
+        variable: name for variable, name in STANDARD_VARIABLES.items() if table.find(name) is not None
+    }
+    return from_environment(os.environ, table.variables, standard)

@@ -47,6 +47,12 @@ def allow_anonymous_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
+def metrics_option(further: str = "") -> Decorated:
+    """--metrics HOST:PORT."""
+    help = "Where /metrics (for Prometheus), /healthz and /readyz are served. [default: nowhere]"
+    return click.option("--metrics", metavar="HOST:PORT", help=f"{help} {further}".rstrip())
+
+
 def log_level_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--log-level`, in the lower case of logging's names."""
     return click.option(

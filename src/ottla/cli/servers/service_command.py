@@ -21,16 +21,20 @@ from ottla.cli.servers.options import (
     ALLOW_ANONYMOUS_OPTION,
     allow_anonymous_option,
     log_level_option,
+    metrics_option,
     settings_options,
 )
 from ottla.config.setting import Setting, Table
 from ottla.config.settings import Settings
 from ottla.config.sources import Layer, from_mapping, layered
+from ottla.metrics import settings as metrics_settings
 from ottla.web.authentication_settings import ALLOW_ANONYMOUS
 from ottla.web.bounded_log import BoundedHandler
 from ottla.web.http_settings import addresses_of
-from ottla.web.running import run_alone
+from ottla.web.running import Watched, run_alone
+from ottla.web.security import Security
 from ottla.web.server import Service
+from ottla.web.service_metrics import ServicesMetrics, endpoint_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +57,14 @@ class ServiceCommand:
         @self._address_option("--bootstrap", self.bootstrap, "The cluster, ottla's or another Kafka.")
         @self._address_option("--listen", self.listeners, "Where HTTP clients connect; port 0: any.")
         @allow_anonymous_option
+        @metrics_option()
         @settings_options(self.table)
         @log_level_option
         def run(
             bootstrap: str | None,
             listen: str | None,
             allow_anonymous: bool,
+            metrics: str | None,
             config: Path | None,
             set_words: tuple[str, ...],
             log_level: str,
@@ -69,6 +75,7 @@ class ServiceCommand:
                 for option, setting, value in (
                     ("--bootstrap", self.bootstrap, bootstrap),
                     ("--listen", self.listeners, listen),
+                    ("--metrics", metrics_settings.LISTEN, metrics),
                 )
                 if value is not None
             }
@@ -76,20 +83,28 @@ class ServiceCommand:
                 own[ALLOW_ANONYMOUS_OPTION] = {ALLOW_ANONYMOUS.name: "true"}
             given = (from_mapping(values, Layer.COMMAND, option) for option, values in own.items())
             settings = Settings(self.table, layered(given_from(config, set_words, self.table), *given))
-            return self._run(settings)
+            return self._run(click.get_current_context().command_path, settings)
 
         return run
 
-    def _run(self, settings: Settings) -> int:
+    def _run(self, path: str, settings: Settings) -> int:
         """Run the service until SIGTERM or Ctrl-C; 0 after a clean stop, 1 after a failure."""
         addresses = addresses_of(settings, self.listeners)
         service = self.make(settings)
+        watched = watched_services(path, settings, service.front.security)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(run_alone(service, addresses, told_ready))
+            return runner.run(run_alone(service, addresses, told_ready, watched))
 
     def _address_option(self, option: str, setting: Setting[Any], help: str) -> Decorated:
         default = f"[default: {setting.name} of --config, else {setting.default_text}]"
         return click.option(option, metavar="HOST:PORT,…", help=f"{help} {default}")
+
+
+def watched_services(program: str, settings: Settings, security: Security | None) -> Watched | None:
+    """Where the services of this process are watched, None where metrics are off. Raises ConfigError."""
+    metrics = ServicesMetrics(program)
+    endpoint = endpoint_of(settings, security, metrics)
+    return None if endpoint is None else Watched(metrics, endpoint)
 
 
 def told_ready(line: str) -> None:

@@ -23,9 +23,10 @@ from ottla.cli.frame.errors import ExitCode
 from ottla.cli.frame.options import Decorated, pairs_of, pairs_option, require_at_most_one
 from ottla.cli.frame.terminal import is_terminal
 from ottla.cli.servers.log_lines import log_to_stderr
-from ottla.cli.servers.options import log_level_option
-from ottla.config.errors import UsageError, UserError
+from ottla.cli.servers.options import log_level_option, metrics_option
+from ottla.config.errors import ConfigError, UsageError, UserError
 from ottla.config.sources import SET
+from ottla.metrics.settings import parse_address
 
 if TYPE_CHECKING:
     from ottla.pipeline.query.query import PipelineQuery
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 SPARK: Final = "--spark"
 PORT: Final = click.IntRange(0, 65_535)
 POSITIVE: Final = click.IntRange(min=1)
+LOOPBACK: Final = "127.0.0.1"
 
 
 @group("streams", examples=["ottla streams run app.py", "ottla streams describe app.py"])
@@ -121,7 +123,9 @@ class RunOptions(NamedTuple):
     mode: str | None
     replay_from: int | None
     forget_lost_state: bool
-    metrics: int | None
+    metrics: str | None
+    metrics_users: Path | None
+    metrics_config: Path | None
     queries_port: int | None
     until_caught_up: bool
     plain: bool
@@ -133,7 +137,7 @@ class RunOptions(NamedTuple):
     "run",
     examples=[
         "ottla streams run app.py",
-        "ottla streams run app.py --state /var/lib/app --metrics 9400 --until-caught-up",
+        "ottla streams run app.py --state /var/lib/app --metrics 127.0.0.1:9400",
     ],
     epilog="APP is a Python file or a module, with :NAME behind it where it has several applications.",
 )
@@ -178,7 +182,21 @@ class RunOptions(NamedTuple):
     help="Where queries without a checkpoint begin (ISO 8601 or milliseconds since 1970).",
 )
 @click.option("--forget-lost-state", is_flag=True, help="Begin anew although checkpoints are gone.")
-@click.option("--metrics", type=PORT, metavar="PORT", help="Prometheus metrics on this port.")
+@metrics_option("A port alone is one of this machine's own.")
+@click.option(
+    "--metrics-users",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Who may read the metrics, which an address that others reach needs: lines as `name: HASH`, by "
+    "`ottla user hash`.",
+)
+@click.option(
+    "--metrics-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Further settings of the metrics' address, as the registry has them: ottla.metrics.*, and ssl.* for "
+    "https://HOST:PORT.",
+)
 @click.option("--queries-port", type=PORT, metavar="PORT", help="Interactive queries over HTTP on this port.")
 @click.option("--until-caught-up", is_flag=True, help="End when all that is there now is done.")
 @click.option("--plain", is_flag=True, help="Progress as lines, also on a terminal.")
@@ -186,7 +204,8 @@ class RunOptions(NamedTuple):
 @log_level_option
 def run(**options: Any) -> int:
     """Start an application and keep it running until Ctrl-C or SIGTERM, with its progress in the terminal."""
-    return _run(RunOptions(**options))
+    given = RunOptions(**options)
+    return _run(given._replace(metrics=_metrics_place(given.metrics)))
 
 
 def _run(options: RunOptions) -> int:
@@ -244,6 +263,8 @@ def _tell_started(running: RunningStreams) -> None:
     )
     for name, mode in running.modes.items():
         _tell(f"  {name}: {mode}")
+    if running.metrics_url is not None:
+        _tell(f"metrics are at {running.metrics_url}")
     if running.queries_url is not None:
         _tell(f"tables answer at {running.queries_url}/tables")
         if not running.plan.materialized:
@@ -254,10 +275,11 @@ def _settings(options: RunOptions) -> StreamsSettings:
     from ottla.pipeline.query.realtime import Wanted
     from ottla.streams.run.settings import StreamsSettings
 
-    default = StreamsSettings.from_environment().place
+    default = StreamsSettings.from_environment()
     given: dict[str, Any] = {
-        "bootstrap": options.bootstrap or default.cluster.bootstrap,
-        "state": options.state or default.state,
+        "bootstrap": options.bootstrap or default.place.cluster.bootstrap,
+        "state": options.state or default.place.state,
+        "traces": default.watching.traces,
         "master": options.master,
         "dead_letters": options.dead_letters,
         "partitions": options.partitions,
@@ -268,7 +290,9 @@ def _settings(options: RunOptions) -> StreamsSettings:
         "trigger_interval_ms": options.trigger_interval,
         "mode": None if options.mode is None else Wanted(options.mode),
         "at_least_once": options.at_least_once,
-        "metrics_port": options.metrics,
+        "metrics": options.metrics,
+        "metrics_users": options.metrics_users,
+        "metrics_config": options.metrics_config,
         "queries_port": options.queries_port,
         "client_options": pairs_of(SET, options.set_words),
         "spark_properties": pairs_of(SPARK, options.spark),
@@ -276,6 +300,18 @@ def _settings(options: RunOptions) -> StreamsSettings:
         "forget_lost_state": options.forget_lost_state,
     }
     return StreamsSettings(**{name: value for name, value in given.items() if value is not None})
+
+
+def _metrics_place(given: str | None) -> str | None:
+    """HOST:PORT; a port alone is one of this machine's own. Raises UsageError."""
+    if given is None:
+        return None
+    place = f"{LOOPBACK}:{given}" if given.isdecimal() else given
+    try:
+        parse_address(place)
+    except ConfigError as problem:
+        raise UsageError(str(problem)) from None
+    return place
 
 
 # -- describe ----------------------------------------------------------------------------------------------

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,27 +21,41 @@ from ottla.cli.frame.commands import command
 from ottla.cli.frame.event_loop import loop_factory
 from ottla.cli.frame.options import Decorated
 from ottla.cli.servers.child_broker import ChildBroker
+from ottla.cli.servers.given_settings import given_from, given_in_environment
 from ottla.cli.servers.options import (
     allow_anonymous_option,
     log_level_option,
+    metrics_option,
     settings_options,
 )
 from ottla.cli.servers.service_command import log_service_to_stderr, told_ready
 from ottla.client.access import DEFAULT_BOOTSTRAP
+from ottla.config.errors import ConfigError
 from ottla.config.setting import Table
 from ottla.config.settings import Settings
-from ottla.config.sources import SET, Layer, from_environment, from_mapping, layered
+from ottla.config.sources import SET, Given, Layer, from_mapping, layered
+from ottla.connect import settings as connect_settings
+from ottla.connect.service import ConnectService
+from ottla.metrics.endpoint import MetricsEndpoint, endpoint_tls
+from ottla.metrics.settings import LISTEN, EndpointOptions, parse_address
 from ottla.registry import settings as registry_settings
 from ottla.registry.service import RegistryService
 from ottla.rest import settings as rest_settings
 from ottla.rest.service import RestService
+from ottla.security.server_tls import ClientAuthentication
+from ottla.web import endpoint_settings
 from ottla.web.authentication_settings import ALLOW_ANONYMOUS
 from ottla.web.front_settings import FrontOptions
-from ottla.web.running import Kept, Place, run_together
+from ottla.web.running import Kept, Place, Watched, run_together
 from ottla.web.server import HttpAddress
+from ottla.web.service_metrics import ServicesMetrics
+from ottla.web.tls_settings import CLIENT_AUTHENTICATION
 
 PROG: Final = "ottla up"
 LOCAL_HOST: Final = "127.0.0.1"
+LAST_PORT: Final = 65_535
+BROKER_CLIENT_AUTH: Final = "ssl.client.auth"
+"""The brokers' setting with the values of the services' ssl.client.authentication, in lower case."""
 EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "[::]", "::"})
 
 
@@ -53,7 +67,9 @@ class UpOptions(NamedTuple):
     listen: str
     registry: str
     rest: str
+    connect: str
     allow_anonymous: bool
+    metrics: str | None
     config: Path | None
     set_words: tuple[str, ...]
     log_level: str
@@ -88,11 +104,15 @@ def _address_option(option: str, default: str, clients: str) -> Decorated:
 @_address_option("--listen", DEFAULT_BOOTSTRAP, "Kafka clients")
 @_address_option("--registry", registry_settings.DEFAULT_LISTEN, "clients of the Schema Registry")
 @_address_option("--rest", rest_settings.DEFAULT_LISTEN, "clients of the REST Proxy")
+@_address_option("--connect", connect_settings.DEFAULT_LISTEN, "clients of Connect")
 @allow_anonymous_option
+@metrics_option(
+    "The broker listens on PORT (--brokers: each on one that follows), the services on the port behind."
+)
 @settings_options(BROKER_TABLE, "server.properties")
 @log_level_option
 def up(**options: Any) -> int:
-    """Run a broker, a Schema Registry and a REST Proxy on this machine, until SIGTERM or Ctrl-C."""
+    """Run a broker, Schema Registry, REST Proxy and Connect together, until SIGTERM or Ctrl-C."""
     given = UpOptions(**options)
     log_service_to_stderr(given.log_level)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -106,13 +126,25 @@ async def _run(options: UpOptions) -> int:
         stack.callback(registry.close)
         rest = Place.take("rest", [HttpAddress.parse(options.rest)])
         stack.callback(rest.close)
-        _require_known_clients(options, (registry, registry_settings.TABLE), (rest, rest_settings.TABLE))
+        connect = Place.take("connect", [HttpAddress.parse(options.connect)])
+        stack.callback(connect.close)
+        _require_known_clients(
+            options,
+            (registry, registry_settings.TABLE),
+            (rest, rest_settings.TABLE),
+            (connect, connect_settings.TABLE),
+        )
+        watched = _watched(options)
+        if watched is not None:
+            _require_ports_of_their_own(options, registry, rest, connect)
+            watched.bind()
+            stack.callback(watched.endpoint.abandon)
         broker = ChildBroker(_broker_words(options, registry.address.url))
         try:
             line = await broker.start()
             print(line, flush=True)
-            services = _services(_bootstrap(line), registry, rest, options.allow_anonymous)
-            return await run_together(services, told_ready, broker.ended)
+            services = _services(_bootstrap(line), registry, rest, connect, options.allow_anonymous)
+            return await run_together(services, told_ready, broker.ended, watched)
         finally:
             await broker.stop()
 
@@ -126,11 +158,70 @@ def _require_known_clients(options: UpOptions, *services: tuple[Place, Table]) -
         security.require_known_clients(place.name, places, warns=False)
 
 
+def _watched(options: UpOptions) -> Watched | None:
+    """Where the services are watched: on the port behind those of the brokers. Raises ConfigError."""
+    if options.metrics is None:
+        return None
+    given = given_from(options.config, options.set_words, BROKER_TABLE)
+    given = layered(given, from_mapping({LISTEN.name: options.metrics}, Layer.COMMAND, "--metrics"))
+    endpoint = EndpointOptions.of(Settings(BROKER_TABLE, given))
+    assert endpoint is not None, "the option is given"
+    address = endpoint.address
+    if address.port:
+        address = address._replace(port=address.port + (options.brokers or 1))
+    if address.port > LAST_PORT:
+        raise ConfigError(f"--metrics {options.metrics}: there is no port for the services, take a lower one")
+    metrics = ServicesMetrics(PROG)
+    watching = replace(endpoint, address=address)
+    tls = endpoint_settings.tls_of_endpoint(Settings(endpoint_settings.TABLE, _of_endpoint(given)), watching)
+    return Watched(
+        metrics,
+        MetricsEndpoint(
+            PROG,
+            watching,
+            metrics.exposition,
+            metrics.health,
+            None if tls is None else endpoint_tls(tls),
+            asks_for_certificates=tls is not None
+            and tls.client_authentication is ClientAuthentication.REQUIRED,
+        ),
+    )
+
+
+def _of_endpoint(given: Mapping[str, Given]) -> dict[str, Given]:
+    """Those of the broker's settings that are about its metrics endpoint, by the names of the services'."""
+    found: dict[str, Given] = {}
+    for name, each in given.items():
+        if name.endswith(BROKER_CLIENT_AUTH):
+            name = name.removesuffix(BROKER_CLIENT_AUTH) + CLIENT_AUTHENTICATION.name
+            each = Given(each.text.upper(), each.origin)
+        if endpoint_settings.TABLE.find(name) is not None:
+            found[name] = each
+    return found
+
+
+def _require_ports_of_their_own(options: UpOptions, *services: Place) -> None:
+    """Raises ConfigError where metrics and clients would share a port: sockets alone do not tell that."""
+    first = parse_address(options.metrics or "").port
+    if not first:
+        return
+    brokers = options.brokers or 1
+    listen = HttpAddress.parse(options.listen).port
+    taken = {*range(listen, listen + brokers), *(service.address.port for service in services)}
+    for port in range(first, first + brokers + 1):
+        if port in taken:
+            raise ConfigError(
+                f"--metrics {options.metrics}: port {port} is that of clients, take another one"
+            )
+
+
 def _flags(allow_anonymous: bool) -> dict[str, str]:
     return {ALLOW_ANONYMOUS.name: "true"} if allow_anonymous else {}
 
 
-def _services(bootstrap: str, registry: Place, rest: Place, allow_anonymous: bool) -> Sequence[Kept]:
+def _services(
+    bootstrap: str, registry: Place, rest: Place, connect: Place, allow_anonymous: bool
+) -> Sequence[Kept]:
     flags = _flags(allow_anonymous)
     of_registry = {**flags, registry_settings.BOOTSTRAP_SERVERS.name: bootstrap}
     of_rest = {
@@ -138,15 +229,17 @@ def _services(bootstrap: str, registry: Place, rest: Place, allow_anonymous: boo
         rest_settings.BOOTSTRAP_SERVERS.name: bootstrap,
         rest_settings.SCHEMA_REGISTRY_URL.name: registry.address.url,
     }
+    of_connect = {**flags, connect_settings.BOOTSTRAP_SERVERS.name: bootstrap}
     return (
         Kept(registry, lambda: RegistryService(_settings(registry_settings.TABLE, of_registry))),
         Kept(rest, lambda: RestService(_settings(rest_settings.TABLE, of_rest))),
+        Kept(connect, lambda: ConnectService(_settings(connect_settings.TABLE, of_connect))),
     )
 
 
 def _settings(table: Table, own: Mapping[str, str]) -> Settings:
     """What this command gives a service; the environment gives the others. Raises ConfigError."""
-    given = from_environment(os.environ, table.variables)
+    given = given_in_environment(table)
     return Settings(table, layered(given, from_mapping(own, Layer.COMMAND, PROG)))
 
 
@@ -156,6 +249,8 @@ def _broker_words(options: UpOptions, registry_url: str) -> list[str]:
         words += ["--brokers", str(options.brokers)]
     if options.data is not None:
         words += ["--data", str(options.data)]
+    if options.metrics is not None:
+        words += ["--metrics", options.metrics]
     # The first of these, so that the user's own win.
     words += [SET, f"confluent.schema.registry.url={registry_url}"]
     if options.config is not None:
