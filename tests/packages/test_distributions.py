@@ -101,7 +101,13 @@ def test_the_wheels_metadata_name_commands_plugin_extras_and_pythons(built: Buil
     assert dict(entries["console_scripts"]) == {"ottla": "ottla.cli.main:main"}
     assert dict(entries["pytest11"]) == {"ottla.pytest": "ottla.pytest"}
     assert metadata["Requires-Python"] == ">=3.11"
-    assert sorted(metadata.get_all("Provides-Extra", [])) == ["all", "pipeline", "services"]
+    assert sorted(metadata.get_all("Provides-Extra", [])) == [
+        "all",
+        "connect",
+        "pipeline",
+        "services",
+        "telemetry",
+    ]
     base = {normalized(each) for each in metadata.get_all("Requires-Dist", []) if "extra ==" not in each}
     assert base == {normalized(each) for each in project()["dependencies"]}
 

@@ -31,6 +31,7 @@ from ottla.pipeline.query.query_spec import (
 from ottla.pipeline.query.source import KafkaSource, SourceError, read_stream
 from ottla.pipeline.query.topics import stream_to
 from support.clients.confluent import eventually, produce
+from support.metrics.samples import sample
 from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.spark
@@ -88,7 +89,7 @@ class Pipeline:
         return Counter((message.value() or b"").decode() for message in self.kafka.read(self.sink))
 
     def metric(self, name: str) -> float | None:
-        return self.metrics.registry.get_sample_value(name, {"query": self.spec.name})
+        return sample(self.metrics.exposition.text(), name, query=self.spec.name)
 
 
 @pytest.fixture

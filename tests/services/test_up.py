@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +16,9 @@ import httpx
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from ottla.security.making_certificates import Authority
 from support.clients.confluent import admin_client, eventually
+from support.metrics.samples import by_labels, checks, sample, scrape
 from support.servers.cluster import ServerError, ServerProcess, free_port, wait_until_closed
 from support.servers.processes import descendants, wait_until_gone
 
@@ -22,12 +26,19 @@ from support.servers.processes import descendants, wait_until_gone
 class Up:
     """`ottla up` on ports of its own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *further: str) -> None:
         self.broker, self.registry, self.rest = free_port(), free_port(), free_port()
         command = [sys.executable, "-m", "ottla", "up", "--data", str(directory / "data")]
-        for name, port in (("listen", self.broker), ("registry", self.registry), ("rest", self.rest)):
+        self.connect = free_port()
+        for name, port in (
+            ("listen", self.broker),
+            ("registry", self.registry),
+            ("rest", self.rest),
+            ("connect", self.connect),
+        ):
             command += [f"--{name}", f"127.0.0.1:{port}"]
-        self.server = ServerProcess(command, "ottla rest ready", directory / "up.log")
+        command += further
+        self.server = ServerProcess(command, "ottla connect ready", directory / "up.log")
 
     @property
     def pid(self) -> int:
@@ -35,8 +46,8 @@ class Up:
 
 
 @contextmanager
-def up(directory: Path) -> Iterator[Up]:
-    running = Up(directory)
+def up(directory: Path, *further: str) -> Iterator[Up]:
+    running = Up(directory, *further)
     try:
         running.server.start()
         yield running
@@ -61,6 +72,55 @@ def test_one_command_and_a_record_goes_through_all_of_it(tmp_path: Path) -> None
         # and it stops cleanly
         assert running.server.stop() == 0
         wait_until_closed(running.broker)
+
+
+def test_metrics_are_those_of_the_broker_and_on_the_next_port_of_the_services(tmp_path: Path) -> None:
+    port = next(port for port in iter(free_port, None) if free_port() == port + 1)
+    broker, services = (f"http://127.0.0.1:{port + number}" for number in range(2))
+    with up(tmp_path, "--metrics", f"127.0.0.1:{port}") as running:
+        httpx.get(f"http://127.0.0.1:{running.registry}/subjects").raise_for_status()
+        status, found = checks(f"{services}/readyz")
+        assert status == 200, found
+        assert {"registry", "registry-topic", "rest", "rest-cluster", "connect-worker"} <= found.keys()
+        assert checks(f"{broker}/readyz")[0] == 200
+        text = scrape(f"{services}/metrics")
+        answering = by_labels(text, "ottla_service_up", "service")
+        assert answering == {("registry",): 1, ("rest",): 1, ("connect",): 1}
+        asked = by_labels(text, "ottla_http_requests_total", "service", "route", "status")
+        assert asked["registry", "/subjects", "200"] == 1
+        assert (
+            sample(scrape(f"{broker}/metrics"), "kafka_controller_kafkacontroller_activecontrollercount") == 1
+        )
+        assert running.server.stop() == 0
+        wait_until_closed(port + 1)
+
+
+def test_metrics_are_served_by_the_brokers_tls_to_its_readers(tmp_path: Path) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    authority = Authority.create("trial", now, 2)
+    key, trust = tmp_path / "key.pem", tmp_path / "trust.pem"
+    key.write_bytes(authority.issue("up", now, 2, hosts=["127.0.0.1"]).pem())
+    trust.write_bytes(authority.certificate_pem())
+    port = next(port for port in iter(free_port, None) if free_port() == port + 1)
+    settings = {"ssl.keystore.location": key, "ssl.truststore.location": trust, "ssl.client.auth": "required"}
+    words = [f"listener.name.metrics.{name}={value}" for name, value in settings.items()]
+    context = ssl.create_default_context(cafile=str(trust))
+    with up(tmp_path, "--metrics", f"https://127.0.0.1:{port}", *(f"--set={each}" for each in words)):
+        for each in (port, port + 1):
+            with pytest.raises(httpx.HTTPError):
+                httpx.get(f"https://127.0.0.1:{each}/metrics", verify=context)
+        context.load_cert_chain(str(key))
+        for each, name in ((port, "kafka_server_"), (port + 1, "ottla_service_up")):
+            assert name in httpx.get(f"https://127.0.0.1:{each}/metrics", verify=context).text
+
+
+@pytest.mark.parametrize("offset", [0, -1], ids=["the broker's", "the services'"])
+def test_metrics_on_a_port_of_clients_are_refused_before_anything_runs(offset: int, tmp_path: Path) -> None:
+    running = Up(tmp_path)
+    running.server.command = [*running.server.command, "--metrics", f"127.0.0.1:{running.broker + offset}"]
+    with pytest.raises(ServerError, match=f"port {running.broker} is that of clients"):
+        running.server.start()
+    assert not (tmp_path / "data").exists()
 
 
 def test_it_starts_again_on_its_directory(tmp_path: Path) -> None:

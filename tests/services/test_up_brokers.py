@@ -24,7 +24,7 @@ class Up:
     """`ottla up --brokers 3` on free ports, in a directory that has a file named as a module of Python's."""
 
     def __init__(self, directory: Path) -> None:
-        self.registry, self.rest = free_port(), free_port()
+        self.registry, self.rest, self.connect = free_port(), free_port(), free_port()
         (directory / "logging.py").write_text("raise SystemExit('loaded')")
         command = [
             sys.executable,
@@ -38,11 +38,11 @@ class Up:
             str(directory / "data"),
         ]
         command += ["--listen", "127.0.0.1:0"]
-        for name, port in (("registry", self.registry), ("rest", self.rest)):
+        for name, port in (("registry", self.registry), ("rest", self.rest), ("connect", self.connect)):
             command += [f"--{name}", f"127.0.0.1:{port}"]
         shell = ["sh", "-c", 'cd "$0" && exec "$@"', str(directory), *command]
         self.log_path = directory / "up.log"
-        self.server = ServerProcess(shell, "ottla rest ready", self.log_path)
+        self.server = ServerProcess(shell, "ottla connect ready", self.log_path)
 
     @property
     def bootstrap(self) -> str:

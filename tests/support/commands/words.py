@@ -13,8 +13,10 @@ from ottla.cli.main import COMMANDS, main
 from ottla.cli.main import ottla as whole_command
 from ottla.config.errors import UserError
 
-#: Start processes that end with a signal; their words are tried with `--help` in the end.
-SERVERS = ("broker", "demo", "registry", "rest", "streams", "up")
+#: Start processes that end with a signal, or take seconds; their words are tried with `--help` in the end.
+SERVERS = ("broker", "demo", "doctor", "registry", "rest", "streams", "up")
+#: The words below a command that start one.
+WORKERS = ("serve", "worker", "standalone")
 
 
 def commands_below(
@@ -23,8 +25,12 @@ def commands_below(
     if not isinstance(found, click.Group):
         return [(words, found)]
     with click.Context(found, info_name=" ".join(words)) as context:
-        below = [(name, found.get_command(context, name)) for name in found.list_commands(context)]
-    return [each for name, sub in below if sub for each in commands_below(sub, (*words, name))]
+        below = []
+        for name in found.list_commands(context):
+            with contextlib.suppress(UserError):
+                below.append((name, found.get_command(context, name)))
+    own = [(words, found)] if found.invoke_without_command else []
+    return own + [each for name, sub in below if sub for each in commands_below(sub, (*words, name))]
 
 
 def registered() -> list[tuple[tuple[str, ...], click.Command]]:
@@ -87,7 +93,7 @@ def lines(draw: st.DrawFn) -> list[str]:
             line += [option, draw(VALUES)]
         else:
             line.append(f"{option}={draw(VALUES)}")
-    return [*line, "--help"] if words[0] in SERVERS else line
+    return [*line, "--help"] if words[0] in SERVERS or words[-1] in WORKERS else line
 
 
 def run(line: list[str], home: str, bootstrap: str) -> tuple[int, str, str]:

@@ -42,8 +42,10 @@ from ottla.web.application import json_answer, json_application
 from ottla.web.bodies import hung_up
 from ottla.web.errors import ApiError, ServiceError
 from ottla.web.front_settings import FrontOptions
+from ottla.web.request_figures import RequestFigures
 from ottla.web.running import run_alone
 from ottla.web.server import HttpAddress
+from ottla.web.service_metrics import Observed
 
 PARTITIONS: Final = 3
 TIMEOUT_MS: Final = 5_000
@@ -120,6 +122,9 @@ class KeyValueService:
     async def failed(self) -> str:
         """See `Service`."""
         return await self._tasks.ended()
+
+    def observed(self, figures: RequestFigures) -> Observed:
+        return Observed()
 
     def end_requests(self) -> None:
         """Nothing to do: no request waits for longer than its time limit."""

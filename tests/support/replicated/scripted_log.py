@@ -78,5 +78,5 @@ class ScriptedLog:
         left = [record for record in self.records[partition] if record.offset >= offset]
         count = len(left) if self._dice is None else self._dice.randint(0, len(left))
         if count == len(left):
-            return Fetched(partition, offset, left, self.ends[partition])
-        return Fetched(partition, offset, left[:count], left[count].offset)
+            return Fetched(partition, offset, left, self.ends[partition], end=self.ends[partition])
+        return Fetched(partition, offset, left[:count], left[count].offset, end=self.ends[partition])

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError
 
 from ottla.client.registry.async_client import RegistryClient
 from ottla.client.registry.wire import RegistryAccess
+from ottla.rest.figures import ApiVersion
 from ottla.rest.records.bytes_in_work import BytesInWork
 from ottla.rest.records.producing import Deliveries, OpenStreams, Outgoing
 
@@ -130,7 +131,9 @@ class FakeProducing:
     def forget_topic(self, topic: str) -> None:
         pass
 
-    async def send(self, topic: str, records: Sequence[Outgoing]) -> Deliveries:
+    async def send(
+        self, topic: str, records: Sequence[Outgoing], api: ApiVersion = ApiVersion.V3
+    ) -> Deliveries:
         deliveries = Deliveries(len(records))
         for place, record in enumerate(records):
             self.sent.append((topic, record))

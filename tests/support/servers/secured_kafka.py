@@ -84,10 +84,11 @@ def secured_kafka(
     settings: Mapping[str, str] | None = None,
     users: Mapping[str, str] | None = None,
     kind: str = "apache-kafka",
+    more_listeners: Mapping[str, str] | None = None,
 ) -> Iterator[SecuredKafka]:
     """One that runs while the block does; its files are in `directory`. users: further ones, of PLAIN.
 
-    kind: `ottla` or `apache-kafka`; both start with the same settings.
+    kind: `ottla` or `apache-kafka`; both start with the same settings. more_listeners: name -> HOST:PORT.
     """
     authority = Authority(directory, "authority")
     for name in ("server", "client"):
@@ -106,6 +107,7 @@ def secured_kafka(
         "SASL_SSL": f"127.0.0.1:{port}",
         "MUTUAL": f"127.0.0.1:{mutual}",
         "CONTROLLER": f"127.0.0.1:{controller}",
+        **(more_listeners or {}),
     }
     given = {
         "listeners": ",".join(f"{name}://{place}" for name, place in listeners.items()),

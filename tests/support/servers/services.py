@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +30,11 @@ class ServiceProcess:
         settings: Mapping[str, str] | None = None,
         port: int | None = None,
         scheme: str = "http",
+        words: Sequence[str] = (),
     ) -> Iterator[ServiceProcess]:
-        """A service that runs while the block does, `registry` or `rest`."""
+        """A service that runs while the block does, `registry` or `rest`. words: of another command."""
         chosen = free_port() if port is None else port
-        command = [sys.executable, "-m", "ottla", name, "--bootstrap", bootstrap]
+        command = [sys.executable, "-m", "ottla", *(words or (name,)), "--bootstrap", bootstrap]
         command += ["--listen", f"{scheme}://127.0.0.1:{chosen}"]
         for key, value in (settings or {}).items():
             command += ["--set", f"{key}={value}"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.frame.errors import exit_code_of
-from ottla.cli.frame.extras import PIPELINE, SERVICES
+from ottla.cli.frame.extras import PIPELINE, SERVICES, TELEMETRY
 
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
 PROGRAM = """
@@ -91,22 +91,28 @@ def test_a_bare_install_has_the_commands_of_a_cluster(words: list[str], code: in
     assert line in said
 
 
+EXTRAS = {"services": SERVICES, "pipeline": PIPELINE, "telemetry": TELEMETRY}
+
+
 def extras() -> dict[str, set[str]]:
     """The distributions of each extra."""
     declared = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
-    return {extra: {distribution(each) for each in declared[extra]} for extra in ("services", "pipeline")}
+    return {extra: {distribution(each) for each in declared[extra]} for extra in EXTRAS}
 
 
 def test_the_extras_that_errors_name_have_the_package() -> None:
     by_package = packages_distributions()
-    for extra, packages in (("services", SERVICES), ("pipeline", PIPELINE)):
+    for extra, packages in EXTRAS.items():
         for package in packages:
             assert {distribution(each) for each in by_package[package]} & extras()[extra], package
 
 
 def test_every_package_of_an_extra_is_known() -> None:
     known = {
-        distribution(each) for package in SERVICES | PIPELINE for each in packages_distributions()[package]
+        distribution(each)
+        for packages in EXTRAS.values()
+        for package in packages
+        for each in packages_distributions()[package]
     }
     assert set().union(*extras().values()) <= known
 

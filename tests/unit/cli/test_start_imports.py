@@ -36,12 +36,13 @@ NOT_AT_THE_START = (
     *("ottla.broker.handlers.coordinators", "ottla.broker.handlers.records"),
     *("ottla.broker.coordinators.coordinator_shard", "ottla.broker.share.share_partitions"),
     *("ottla.core.groups", "ottla.core.share", "ottla.core.strays", "ottla.core.transactions.shard"),
+    *("ottla.broker.metrics", "ottla.metrics.endpoint", "ottla.metrics.exposition", "ottla.metrics.tables"),
     *("ottla.storage.compaction.cleaning", "ottla.storage.compaction.worker"),
     *("ottla.client", "ottla.pipeline", "ottla.registry", "ottla.replicated", "ottla.rest"),
     *("ottla.schemas", "ottla.streams", "ottla.web"),
 )
 #: The modules of ottla that a broker on an empty directory has loaded, and some room.
-MOST_OF_OTTLA = 260
+MOST_OF_OTTLA = 267
 
 
 def test_a_start_loads_no_module_that_it_does_not_need(tmp_path: Path) -> None:

@@ -53,7 +53,13 @@ def test_seconds_count_for_the_innermost_folder_with_a_budget() -> None:
         ["tests/new", "1", "of", "0"],
     ]
     assert lines[4].split()[:4] == ["all", "102", "of", "130"]
-    assert lines[5] == "ottla: over budget: tests/new, tests/unit/storage"
+    assert [line.split()[1] for line in lines[5:9]] == [
+        "tests/unit/storage/test_log.py",
+        "tests/unit/core/test_c.py",
+        "tests/unit/test_b.py",
+        "tests/new/deep/test_d.py",
+    ]
+    assert lines[9] == "ottla: over budget: tests/new, tests/unit/storage"
 
 
 def test_a_short_run_prints_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import subprocess
 import sys
@@ -71,7 +72,10 @@ def commands_of(found: click.Command, path: str) -> list[tuple[str, click.Comman
     if not isinstance(found, click.Group):
         return [(path, found)]
     with click.Context(found, info_name=path) as context:
-        below = [(name, found.get_command(context, name)) for name in found.list_commands(context)]
+        below = []
+        for name in found.list_commands(context):
+            with contextlib.suppress(UserError):  # its module comes with another version
+                below.append((name, found.get_command(context, name)))
     return [
         (path, found),
         *(each for name, sub in below if sub for each in commands_of(sub, f"{path} {name}")),
