@@ -19,6 +19,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.ApiException;
 import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
 import org.apache.kafka.common.errors.ProducerFencedException;
@@ -45,6 +46,7 @@ public final class ExactlyOnceUnit {
     private static final long MOST_KEPT_BYTES = Runtime.getRuntime().maxMemory() / 8;
     private static final long BUFFER_BYTES = 32L << 20;
     private static final int MOST_TOPICS = 10000;
+    private static final long CALLBACK_NANOS = 2000000000L;
     private static final String DRIVER = "driver";
     /** By unit: producers that have committed, the least recently used first. */
     private static final LinkedHashMap KEPT = new LinkedHashMap();
@@ -93,8 +95,28 @@ public final class ExactlyOnceUnit {
                     partitions = metadata.partition() + 1;
                 }
             } else if (failure == null) {
-                failedTopic = metadata == null ? null : metadata.topic();
-                failure = error;
+                synchronized (this) {
+                    failedTopic = metadata == null ? null : metadata.topic();
+                    failure = error;
+                    notifyAll();
+                }
+            }
+        }
+
+        /**
+         * Wait for the callback of a record whose failure has put the producer into its error state: the producer
+         * changes its state first, so that another call may be refused before the record's topic is known.
+         */
+        synchronized void awaitFailure() {
+            long until = System.nanoTime() + CALLBACK_NANOS;
+            long left = CALLBACK_NANOS;
+            try {
+                while (failure == null && left > 0) {
+                    wait(left / 1000000L + 1);
+                    left = until - System.nanoTime();
+                }
+            } catch (InterruptedException error) {
+                Thread.currentThread().interrupt();
             }
         }
 
@@ -282,6 +304,12 @@ public final class ExactlyOnceUnit {
             byte[] key = utf8(group);
             kept.producer.send(
                 new ProducerRecord(options.ledgerTopic, Integer.valueOf(0), (Long) null, key, entry.record(), null), kept);
+            // An attempt that was overtaken learns of it here: refused while the offsets' request waits in the queue,
+            // Java's producer lets that request wait for max.block.ms. A commit takes as long with it as without.
+            kept.producer.flush();
+            if (kept.failure != null) {
+                throw failed(new KafkaException());
+            }
             kept.producer.sendOffsetsToTransaction(
                 Collections.singletonMap(
                     new TopicPartition(options.topic, 0), new OffsetAndMetadata(entry.nextBatch, entry.metadata())),
@@ -366,6 +394,10 @@ public final class ExactlyOnceUnit {
     private RuntimeException failed(RuntimeException error) {
         if (error instanceof SinkError || error instanceof InterruptException) {
             return error;
+        }
+        Throwable refused = error instanceof ApiException ? error : error.getCause();
+        if (refused instanceof ApiException && !isFence(refused)) {
+            kept.awaitFailure();
         }
         Throwable cause = kept.failure == null ? error : kept.failure;
         if (isFence(cause) || isFence(error) || isFence(error.getCause())) {
