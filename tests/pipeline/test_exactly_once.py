@@ -28,9 +28,13 @@ from support.servers.cluster import Cluster
 
 pytestmark = pytest.mark.spark
 QUERY_TIMEOUT_SECONDS = 90
+IN_JVM, IN_PYTHON, AS_DATA_SOURCE = {}, {"client_options": PYTHON_SINK}, {"as_data_source": True}
+ALL_WRITERS = pytest.mark.parametrize(
+    "writer", [IN_JVM, IN_PYTHON, AS_DATA_SOURCE], ids=["jvm", "python", "data-source"]
+)
 WRITERS = pytest.mark.parametrize(
     "writer",
-    [{}, {"client_options": PYTHON_SINK}, {"as_data_source": True}],
+    [IN_JVM, IN_PYTHON, pytest.param(AS_DATA_SOURCE, marks=pytest.mark.long)],
     ids=["jvm", "python", "data-source"],
 )
 
@@ -118,7 +122,7 @@ def test_every_column_of_a_row_arrives(
     assert javas == {key: partition for key, partition in placed.items() if key}
 
 
-@WRITERS
+@ALL_WRITERS
 def test_a_repeated_batch_writes_only_missing_rows(
     spark: SparkSession, kafka: KafkaCluster, unique_name: str, tmp_path: Path, writer: Mapping[str, Any]
 ) -> None:

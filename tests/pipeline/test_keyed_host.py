@@ -263,7 +263,7 @@ def raise_error() -> None:
     raise ZeroDivisionError("unlucky number")
 
 
-@pytest.mark.parametrize("fail", [raise_error, kill_worker])
+@pytest.mark.parametrize("fail", [pytest.param(raise_error, marks=pytest.mark.long), kill_worker])
 def test_a_batch_that_fails_is_repeated_from_the_state_before_it(
     bench: Bench, tmp_path: Path, fail: Callable[[], None]
 ) -> None:

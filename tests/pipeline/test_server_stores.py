@@ -12,10 +12,10 @@ from ottla.pipeline.stores import StoreError
 from ottla.pipeline.stores.elasticsearch import ElasticsearchIndex
 from ottla.pipeline.stores.postgres import PostgresDocuments
 from support.pipeline.stores import check_document_store, check_many_documents, check_search_index, document
-from support.servers.elasticsearch import VERSIONS, elasticsearch
+from support.servers.elasticsearch import elasticsearch
 
 
-@pytest.fixture(scope="module", params=list(VERSIONS))
+@pytest.fixture(scope="module", params=[pytest.param("6.8.23", marks=pytest.mark.long), "7.17.29"])
 def elasticsearch_url(request: pytest.FixtureRequest) -> Iterator[str]:
     with elasticsearch(request.param) as url:
         yield url

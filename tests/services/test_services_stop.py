@@ -167,7 +167,7 @@ def asked(threads: ThreadPoolExecutor, url: str, method: str, path: str, **reque
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["suspended", "dead"])
+@pytest.mark.parametrize("how", ["suspended", pytest.param("dead", marks=pytest.mark.long)])
 def test_with_the_cluster_away_requests_are_answered_and_the_processes_end(tmp_path: Path, how: str) -> None:
     with ExitStack() as stack:
         broker = stack.enter_context(OttlaBroker.start(tmp_path / "broker"))

@@ -128,7 +128,9 @@ def consumed(cluster: NodeCluster, count: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", [COMMON, SCRAM], ids=["plain", "scram"])
+@pytest.mark.parametrize(
+    "settings", [pytest.param(COMMON, marks=pytest.mark.long), SCRAM], ids=["plain", "scram"]
+)
 def test_a_killed_leader_costs_nothing_that_was_acknowledged(
     tmp_path: Path, settings: Mapping[str, str]
 ) -> None:

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.consumer_group_heartbeat_request import (
@@ -156,6 +158,7 @@ def shown(group: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 def test_apache_kafka_finds_the_hash_of_topics_unchanged(tmp_path: Path) -> None:
     """If Kafka's own hash differed, it would begin a new epoch with the next heartbeat."""
     data = tmp_path / "logs"

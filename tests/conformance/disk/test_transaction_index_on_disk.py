@@ -13,7 +13,7 @@ from support.java.java_tools import run_java
 from support.servers.apache_kafka import ApacheKafka
 from support.servers.ottla_broker import OttlaBroker
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.long]
 
 TOPIC = "t"
 SMALL_SEGMENTS = {"segment.bytes": "1048576"}

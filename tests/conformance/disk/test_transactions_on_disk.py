@@ -149,6 +149,7 @@ def coordinator_epoch(client: WireClient, producer_id: int) -> int:
     return int(found.coordinator_epoch)
 
 
+@pytest.mark.long
 def test_kafka_passes_over_the_lead_of_an_id_that_came_from_another_partition(tmp_path: Path) -> None:
     data, name, lead = tmp_path / "logs", plain_name(), 5
     partition = partition_for(name, PARTITIONS)

@@ -69,7 +69,11 @@ def reports_of(copier: subprocess.Popen[str]) -> queue.Queue[dict[str, object] |
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("mode", [(), ("--group-mode", "--use-group-metadata")], ids=["assigned", "group"])
+@pytest.mark.parametrize(
+    "mode",
+    [pytest.param((), marks=pytest.mark.long), ("--group-mode", "--use-group-metadata")],
+    ids=["assigned", "group"],
+)
 def test_a_copy_under_kills_of_the_broker_has_every_message_once(
     tmp_path: Path, mode: tuple[str, ...]
 ) -> None:

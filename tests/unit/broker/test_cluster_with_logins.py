@@ -80,7 +80,10 @@ async def create(broker: Broker, topic: str) -> None:
     assert answer.topics[0].error_code == 0, answer.topics[0].error_message
 
 
-@pytest.mark.parametrize("kind", ["plain", "scram", "oauth"])
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param("plain", marks=pytest.mark.long), "scram", pytest.param("oauth", marks=pytest.mark.long)],
+)
 def test_nodes_log_in_to_each_other(tmp_path: Path, kind: str) -> None:
     async def main() -> None:
         async with nodes(tmp_path, {1: BOTH, 2: BOTH, 3: BOTH}, settings_of(kind, tmp_path)) as cluster:
