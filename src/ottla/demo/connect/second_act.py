@@ -260,8 +260,10 @@ def _runs(api: ConnectApi, name: str) -> bool:
         told = api.status(name)
     except ClusterError:
         return False
-    parts = [told.get("connector") or {}, *(told.get("tasks") or ())]
-    return len(parts) > 1 and all(each.get("state") == "RUNNING" for each in parts)
+    tasks = told.get("tasks") or ()
+    # A directory without files yet has no tasks.
+    as_many = bool(tasks) or told.get("type") == "source"
+    return as_many and all(each.get("state") == "RUNNING" for each in (told.get("connector") or {}, *tasks))
 
 
 def _trouble(api: ConnectApi, name: str) -> str:
