@@ -9,6 +9,8 @@ import ast
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import pytest
+
 import ottla
 from ottla.broker.handlers.apis import CONTROLLER_FAMILIES, FAMILIES
 
@@ -37,12 +39,14 @@ def named_in(tree: ast.AST, package: list[str]) -> Iterable[str]:
                 yield name
 
 
-def import_graph() -> dict[str, set[str]]:
+@pytest.fixture(scope="module")
+def graph() -> Mapping[str, set[str]]:
+    """Of each module of ottla: the modules that it imports."""
     modules = {module_name(path): path for path in SOURCE.rglob("*.py")}
-    graph: dict[str, set[str]] = {}
+    found_in: dict[str, set[str]] = {}
     for name, path in modules.items():
         package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-        found = graph[name] = set()
+        found = found_in[name] = set()
         for wanted in named_in(ast.parse(path.read_bytes()), package):
             for module in (wanted, wanted.rpartition(".")[0]):
                 if module in modules:
@@ -50,8 +54,8 @@ def import_graph() -> dict[str, set[str]]:
                     break
         found.discard(name)
     families = {*FAMILIES.values(), *CONTROLLER_FAMILIES.values()}
-    graph[HANDLER_TABLE] |= {f"{HANDLERS}.{each}" for each in families}
-    return graph
+    found_in[HANDLER_TABLE] |= {f"{HANDLERS}.{each}" for each in families}
+    return found_in
 
 
 def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
@@ -94,13 +98,13 @@ def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
     return found
 
 
-def test_there_is_no_circle() -> None:
-    assert not [" <-> ".join(circle) for circle in circles(import_graph())]
+def test_there_is_no_circle(graph: Mapping[str, set[str]]) -> None:
+    assert not [" <-> ".join(circle) for circle in circles(graph)]
 
 
 def test_a_circle_is_found() -> None:
-    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": {"e"}, "e": set(), "f": {"a", "f2"}, "f2": {"f"}}
-    assert circles(graph) == [["b", "c"], ["f", "f2"]]
+    drawn = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": {"e"}, "e": set(), "f": {"a", "f2"}, "f2": {"f"}}
+    assert circles(drawn) == [["b", "c"], ["f", "f2"]]
 
 
 def test_imports_are_seen_wherever_they_stand() -> None:
@@ -119,7 +123,7 @@ def late():
     assert {"ottla.one.One", "ottla.room.two", "ottla.up.three", "ottla.four"} <= seen
 
 
-def test_no_part_of_a_node_knows_the_whole() -> None:
+def test_no_part_of_a_node_knows_the_whole(graph: Mapping[str, set[str]]) -> None:
     whole = "ottla.broker.broker"
-    knows = {name for name, imports in import_graph().items() if whole in imports}
+    knows = {name for name, imports in graph.items() if whole in imports}
     assert not [name for name in knows if name.startswith("ottla.broker.")]
