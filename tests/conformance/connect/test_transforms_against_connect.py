@@ -38,6 +38,21 @@ def same_words(ours: str, java: str) -> bool:
     )
 
 
+def flattens_ambiguously(record: Record, name: str, delimiter: str) -> bool:
+    """Whether two values of a map get one name: Java keeps the last one in the order of a HashMap."""
+
+    def names(value: object, path: str) -> list[str]:
+        if not isinstance(value, dict):
+            return [path]
+        paths = [(f"{path}{delimiter}{key}" if path else str(key), each) for key, each in value.items()]
+        return [one for below, each in paths for one in names(each, below)]
+
+    if "Flatten" not in name or record_has_schema(record, name):
+        return False
+    found = names(record.key if name.endswith("$Key") else record.value, "")
+    return len(found) != len(set(found))
+
+
 def plugin_of(name: str, kind: Kind) -> Plugin:
     found = installed_plugins().find(name, kind)
     assert found is not None
@@ -57,6 +72,8 @@ def test_a_transform_gives_what_connects_own_gives(name: str, configs: int, orac
         transform = plugin(configured(plugin.TABLE, config))
         for _ in range(RECORDS):
             record = values.record()
+            if flattens_ambiguously(record, name, config.get("delimiter", ".")):
+                continue
             told = f"seed {seed} config {config} record {tell_record(record)}"
             try:
                 expected = oracle.transformed(name, config, record)

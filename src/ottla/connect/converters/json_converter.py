@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from ottla.config.setting import HIGH, LOW, Table, boolean, choice, integer, string
-from ottla.connect.converters.json_reading import JsonReading, Read, has_decimals, plain_value
+from ottla.connect.converters.json_reading import (
+    JsonReading,
+    Read,
+    has_decimal_defaults,
+    has_decimals,
+    plain_value,
+)
 from ottla.connect.converters.json_writing import JsonWriting, Write, plain_json
 from ottla.connect.converters.settings import VERSION, table
 from ottla.connect.data.caches import SchemaCache
@@ -97,11 +103,11 @@ class JsonConverter:
         self._writers: SchemaCache[tuple[bytes, Write]] = SchemaCache(self._writer, self._limit)
         self._schemas: OrderedDict[bytes, _Reader] = OrderedDict()
         self._prefix = b""
-        self._prefix_reader = _Reader(None, plain_value, exact=False)
+        self._prefix_reader = _Reader(None, plain_value)
         content = settings[SCHEMA_CONTENT]
         self._content: _Reader | None = None
         if content:
-            self._content = self._reader(read_json(content.encode()))
+            self._content = self._reader(read_json(content.encode(), exact=True))
 
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         """See Converter."""
@@ -135,12 +141,13 @@ class JsonConverter:
         if not isinstance(envelope, dict) or envelope.keys() != {"schema", "payload"}:
             raise DataError(_ENVELOPE)
         reader = self._reader(envelope["schema"])
-        text = _key_of(envelope["schema"])
-        prefix = b'{"schema":' + text + b',"payload":'
-        if data.startswith(prefix):
-            self._prefix, self._prefix_reader = prefix, reader
         if reader.exact:
             envelope = read_json(data, exact=True)
+        if reader.has_decimal_defaults:
+            reader = self._reader(envelope["schema"])
+        prefix = b'{"schema":' + _key_of(envelope["schema"]) + b',"payload":'
+        if data.startswith(prefix):
+            self._prefix, self._prefix_reader = prefix, reader
         return reader.of(envelope["payload"])
 
     def _reader(self, node: Any) -> _Reader:
@@ -151,9 +158,12 @@ class JsonConverter:
             return kept
         schema = self._reading.schema(node)
         if schema is None:
-            made = _Reader(None, plain_value, exact=False)
+            made = _Reader(None, plain_value)
         else:
-            made = _Reader(schema, self._reading.reader(schema), exact=has_decimals(schema))
+            read = self._reading.reader(schema)
+            made = _Reader(
+                schema, read, exact=has_decimals(schema), has_decimal_defaults=has_decimal_defaults(schema)
+            )
         self._schemas[text] = made
         if len(self._schemas) > self._limit:
             self._schemas.popitem(last=False)
@@ -165,14 +175,20 @@ class JsonConverter:
 
 
 class _Reader:
-    """A schema and the function that reads its values. exact: decimals need all their digits."""
+    """A schema and the function that reads its values. exact: decimals need all their digits.
 
-    __slots__ = ("_read", "_schema", "exact")
+    has_decimal_defaults: so do those that stand in the schema.
+    """
 
-    def __init__(self, schema: Schema | None, read: Read, *, exact: bool) -> None:
+    __slots__ = ("_read", "_schema", "exact", "has_decimal_defaults")
+
+    def __init__(
+        self, schema: Schema | None, read: Read, *, exact: bool = False, has_decimal_defaults: bool = False
+    ) -> None:
         self._schema = schema
         self._read = read
         self.exact = exact
+        self.has_decimal_defaults = has_decimal_defaults
 
     def of(self, node: Any) -> tuple[Schema | None, Any]:
         """The schema and the value of parsed JSON. Raises DataError."""
@@ -184,4 +200,5 @@ def _key_of(node: Any) -> bytes:
     try:
         return write_json(node)
     except DataError:
-        return json.dumps(node).encode()
+        # A decimal is no text, not even one of the same digits.
+        return json.dumps(node, default=lambda number: {"number": str(number)}).encode()

@@ -48,14 +48,14 @@ class JsonReading:
         """The function for values of a schema. place: in a struct, whose fields are checked; else None."""
         present = self._present(schema, place)
         type_name = schema.type.name
-        if schema.default is not None and self.replace_null_with_default:
-            default = schema.default
-            return lambda node: default if node is None else present(node)
+        default = schema.default if self.replace_null_with_default else None
         if schema.optional:
-            return lambda node: None if node is None else present(node)
+            return lambda node: default if node is None else present(node)
 
         def required(node: Any) -> Any:
             if node is None:
+                if default is not None:
+                    return default
                 raise DataError(f"Invalid null value for required {type_name} field")
             value = present(node)
             if value is None and place is not None:
@@ -96,7 +96,10 @@ class JsonReading:
         )
         if "default" not in node:
             return built
-        return with_default(built, self.reader(built)(node["default"]))
+        default = self.reader(built)(node["default"])
+        if default is None and not built.optional:
+            raise DataError("Invalid default value")
+        return with_default(built, default)
 
     def _bare(self, name: str, node: dict[str, Any]) -> Schema:
         match name:
@@ -351,8 +354,16 @@ def plain_value(node: Any) -> Any:
 
 def has_decimals(schema: Schema) -> bool:
     """Whether some value of a schema is a decimal, which is read with all its digits."""
-    if schema.name == DECIMAL:
+    return schema.name == DECIMAL or any(map(has_decimals, _below(schema)))
+
+
+def has_decimal_defaults(schema: Schema) -> bool:
+    """Whether some default of a schema has a decimal: then the schema itself is read with all digits."""
+    if schema.default is not None and has_decimals(schema):
         return True
-    below = [each.schema for each in schema.fields]
-    below += [each for each in (schema.keys, schema.values) if each is not None]
-    return any(map(has_decimals, below))
+    return any(map(has_decimal_defaults, _below(schema)))
+
+
+def _below(schema: Schema) -> Iterable[Schema]:
+    yield from (each.schema for each in schema.fields)
+    yield from (each for each in (schema.keys, schema.values) if each is not None)

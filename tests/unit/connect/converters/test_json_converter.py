@@ -83,3 +83,32 @@ def test_wrong_settings_are_refused_with_their_names() -> None:
         configured(decimal_format="ROMAN")
     with pytest.raises(ConfigError, match=r"schemas\.enable"):
         configured(schemas_enable="perhaps")
+
+
+def test_a_decimal_default_keeps_its_digits_beside_an_equal_one() -> None:
+    made = configured(decimal_format="numeric")
+    for digits in ("933122896.210", "933122896.21", "1234567890123456789.0123456789012345678"):
+        decimal_schema = (
+            '{"type":"bytes","name":"org.apache.kafka.connect.data.Decimal","version":1,'
+            f'"parameters":{{"scale":"3"}},"default":{digits},"field":"a"}}'
+        )
+        data = f'{{"schema":{{"type":"struct","fields":[{decimal_schema}]}},"payload":{{"a":{digits}}}}}'
+        for _ in range(2):
+            schema, value = made.to_connect("t", data.encode())
+            assert schema is not None
+            assert str(schema.fields[0].schema.default) == str(value.values["a"]) == digits
+
+
+def test_a_default_that_reads_as_null_is_refused_where_a_value_is_required() -> None:
+    data = b'{"schema":{"type":"string","default":2.5},"payload":"a"}'
+    with pytest.raises(DataError, match="Invalid default value"):
+        configured().to_connect("t", data)
+    schema, value = configured().to_connect("t", data.replace(b'"default"', b'"optional":true,"default"'))
+    assert (schema is not None, value) == (True, "a")
+
+
+def test_a_required_field_is_not_null_by_its_type_even_with_a_default() -> None:
+    field = '{"type":"bytes","default":"aaaa","field":"a"}'
+    schema = f'{{"type":"struct","fields":[{field}]}}'
+    with pytest.raises(DataError, match="null used for required"):
+        configured().to_connect("t", f'{{"schema":{schema},"payload":{{"a":1}}}}'.encode())
