@@ -8,12 +8,11 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ottla.client.access import ClusterAccess
 from ottla.client.errors import ClientOptionError, ClusterError
@@ -38,10 +37,10 @@ from ottla.replicated.forwarding import ClientGone, HttpRequest, NoPrimary, Prim
 from ottla.replicated.loss import TopicLost
 from ottla.replicated.topic import OtherTopic
 from ottla.replicated.writer import require_known
-from ottla.tracing.trace_context import request_headers
-from ottla.web.bodies import hung_up, read_body
+from ottla.web.bodies import read_body
 from ottla.web.errors import ApiError, ServiceError
 from ottla.web.front_settings import FrontOptions
+from ottla.web.passing_on import passed_on, with_body
 from ottla.web.request_figures import RequestFigures
 from ottla.web.server import HttpAddress
 from ottla.web.service_metrics import Observed
@@ -201,30 +200,21 @@ class ConnectService:
                 # The leader has died meanwhile, and this worker may have followed it.
                 if not _leads(worker):
                     raise ApiError(409, 409, NO_LEADER) from None
-                request = _again(request, body)
+                request = with_body(request, body)
         answer = await endpoint(request)
         answer.headers.update(HEADERS.answered(request.headers, worker.configs.topic.place))
         return answer
 
     async def _forwarded(self, worker: DistributedWorker, request: Request, body: bytes) -> Response:
         """The leader's answer. Raises NoPrimary, ApiError."""
-        path: bytes = request.scope.get("raw_path") or request.url.path.encode()
-        query: bytes = request.scope["query_string"]
-        whole = HttpRequest(
-            request.method,
-            path + (b"?" + query if query else b""),
-            {**request.headers, **request_headers()},
-            body,
-        )
         try:
-            answer = await worker.forwarder.forward(whole, partial(hung_up, request))
+            return await passed_on(request, body, HttpRequest, worker.forwarder.forward)
         except PrimaryUnreachable as problem:
             raise ApiError(500, 500, f"IO Error trying to forward REST request: {problem}") from None
         except ClientGone as problem:
             raise ApiError(400, 400, str(problem)) from None
         except (TopicLost, OtherTopic) as problem:
             raise ApiError(500, 500, f"The topic of configurations: {problem}") from None
-        return Response(answer.body, answer.status, dict(answer.headers))
 
 
 LEADER_SECONDS: Final = 30.0
@@ -233,16 +223,6 @@ LEADER_SECONDS: Final = 30.0
 def _leads(worker: DistributedWorker) -> bool:
     """Whether the worker is the leader now. (The type checker takes an earlier answer for lasting.)"""
     return worker.leadership.is_here
-
-
-def _again(request: Request, body: bytes) -> Request:
-    """The same request, whose body was read."""
-    given: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive() -> Message:
-        return given.pop() if given else await request.receive()
-
-    return Request(request.scope, receive)
 
 
 async def _known_leader(worker: DistributedWorker) -> None:
