@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-import ssl
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -52,7 +50,6 @@ UNHEALTHY: Final = "Worker was unable to handle this request and may be unable t
 NO_LEADER: Final = (
     "Cannot complete request momentarily due to no known leader URL, likely because a rebalance was underway."
 )
-_ANYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 log = logging.getLogger("ottla.connect")
 
 
@@ -103,13 +100,14 @@ class ConnectService:
         shown = f"[{host}]" if ":" in host else host
         try:
             access = self._access(port)
+            checks_host = self._settings[names.IDENTIFICATION] is not None
             self._worker = DistributedWorker(
                 self._settings,
                 access,
                 f"{address.scheme}://{shown}:{port}/",
                 f"{shown}:{port}",
                 self._around or surroundings(),
-                self._peer_tls(address),
+                self._front.peer_tls(address.tls_listener, checks_host=checks_host),
             )
             options = java_options(self._settings.texts())
         except ClientOptionError as problem:
@@ -125,9 +123,7 @@ class ConnectService:
             raise ServiceError(str(problem)) from None
 
     def _advertised(self, address: HttpAddress) -> tuple[str, int]:
-        host = self._settings[names.ADVERTISED_HOST] or address.host
-        if host in _ANYWHERE:
-            host = socket.gethostname()
+        host = address.host_for_peers(self._settings[names.ADVERTISED_HOST])
         wanted = self._settings[names.ADVERTISED_LISTENER]
         if wanted is not None and wanted.lower() != address.scheme:
             name = names.ADVERTISED_LISTENER.name
@@ -139,16 +135,6 @@ class ConnectService:
         access = ClusterAccess(self._settings[names.BOOTSTRAP_SERVERS], properties, f"{CLIENT_ID}-{port}")
         require_known(access)
         return access
-
-    def _peer_tls(self, address: HttpAddress) -> Callable[[], ssl.SSLContext] | None:
-        """The TLS of connections to other workers, None where they speak http."""
-        listener = address.tls_listener
-        if listener is None:
-            return None
-        assert self._front.security is not None
-        checks_host = self._settings[names.IDENTIFICATION] is not None
-        watched = self._front.security.peer_context(listener, checks_host=checks_host)
-        return lambda: watched.value
 
     async def failed(self) -> str:
         """See `Service`."""
