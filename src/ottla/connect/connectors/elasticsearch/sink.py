@@ -47,9 +47,8 @@ _MALFORMED: Final = frozenset(
 
 
 class _Action(NamedTuple):
-    """A line of a bulk request, with the record's position in its batch."""
+    """The lines of a bulk request that are of one record."""
 
-    position: int
     place: Place
     line: str
     deletes: bool
@@ -97,12 +96,12 @@ class ElasticsearchSink:
         if not records:
             return
         actions: list[_Action] = []
-        for position, each in enumerate(records):
+        for each in records:
             place = place_of(each)
             if place in self._answered:
                 continue
             try:
-                action = self._action(position, place, each)
+                action = self._action(place, each)
             except DataError as problem:
                 if self._settings[options.DROP_INVALID_MESSAGE]:
                     log.warning("%s-%d offset %d is left out: %s", *each.place, each.offset, problem)
@@ -128,7 +127,7 @@ class ElasticsearchSink:
 
     # -- records to actions -------------------------------------------------------------------------
 
-    def _action(self, position: int, place: Place, each: SinkRecord) -> _Action | None:
+    def _action(self, place: Place, each: SinkRecord) -> _Action | None:
         """A record's part of a bulk request; None where there is nothing to do. Raises DataError."""
         record = each.record
         topic = record.topic
@@ -155,7 +154,7 @@ class ElasticsearchSink:
                 raise DataError(f"the key is longer than {MAX_ID_BYTES} bytes, the most of an id")
         version = {} if key_ignored else {"version": each.offset, "version_type": "external"}
         if record.value is None:
-            return _Action(position, place, json.dumps({"delete": meta | version}) + "\n", True)
+            return _Action(place, json.dumps({"delete": meta | version}) + "\n", True)
         fields = plain(record.value)
         if not isinstance(fields, dict):
             raise DataError("a document is made of a struct or an object alone")
@@ -163,8 +162,8 @@ class ElasticsearchSink:
         self._prepare(index, record.value_schema if self._has_mapping_of(topic) else None)
         if self._settings[options.WRITE_METHOD] is WriteMethod.UPSERT and not key_ignored:
             head = json.dumps({"update": meta | {"retry_on_conflict": 5}})
-            return _Action(position, place, f'{head}\n{{"doc":{text},"doc_as_upsert":true}}\n', False)
-        return _Action(position, place, f"{json.dumps({'index': meta | version})}\n{text}\n", False)
+            return _Action(place, f'{head}\n{{"doc":{text},"doc_as_upsert":true}}\n', False)
+        return _Action(place, f"{json.dumps({'index': meta | version})}\n{text}\n", False)
 
     def _has_mapping_of(self, topic: str) -> bool:
         ignored = self._settings[options.TOPIC_SCHEMA_IGNORE]
