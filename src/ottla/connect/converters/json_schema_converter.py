@@ -13,7 +13,7 @@ from ottla.connect.converters.json_schema_schemas import ONE_OF, JsonSchemaReadi
 from ottla.connect.converters.json_writing import JsonWriting, Write
 from ottla.connect.converters.registry_schemas import REGISTRY_SETTINGS, VERSION, RegistrySchemas
 from ottla.connect.converters.settings import table
-from ottla.connect.data.caches import SchemaCache
+from ottla.connect.data.caches import SchemaCache, keep
 from ottla.connect.data.json_text import read_json, write_json
 from ottla.connect.data.schema import DataError, Schema
 from ottla.connect.data.values import infer_schema
@@ -76,12 +76,10 @@ class JsonSchemaConverter:
         found, body = self._registry.to_read(data)
         kept = self._readers.get(found.id)
         if kept is None:
-            while len(self._readers) >= self._limit:
-                del self._readers[next(iter(self._readers))]
             root = json.loads(found.parsed.canonical_text)
             schema = JsonSchemaReading(root, self._reading).schema(root)
             kept = schema, self._reading.reader(schema), has_decimals(schema)
-            self._readers[found.id] = kept
+            keep(self._readers, found.id, kept, self._limit)
         schema, read, exact = kept
         text = bytes(body)
         if self._validates:
