@@ -21,7 +21,7 @@ from ottla.cli.servers.service_command import (
 from ottla.config.errors import ConfigError
 from ottla.config.sources import MAX_FILE_BYTES, SET, from_file, texts
 from ottla.connect import settings
-from ottla.connect.service import ConnectService, StandaloneService
+from ottla.connect.service import connect_service, standalone_service
 from ottla.metrics import settings as metrics_settings
 
 NAME: Final = "name"
@@ -32,7 +32,7 @@ connect: Final[click.Command] = ServiceCommand(
     settings.TABLE,
     settings.BOOTSTRAP_SERVERS,
     settings.LISTENERS,
-    ConnectService,
+    connect_service,
 ).command(
     "connect",
     [
@@ -82,7 +82,7 @@ def standalone(
     given = given_from(worker, set_words, settings.TABLE)
     found = with_options(settings.TABLE, given, options, allow_anonymous=allow_anonymous)
     configs = [read_connector(path) for path in connectors]
-    return run_service(lambda own: StandaloneService(own, configs), found, settings.LISTENERS)
+    return run_service(lambda own: standalone_service(own, configs), found, settings.LISTENERS)
 
 
 def read_connector(path: Path) -> Mapping[str, str]:
