@@ -17,7 +17,7 @@ from ottla.connect.converters.registry_schemas import REGISTRY_SETTINGS, VERSION
 from ottla.connect.converters.settings import table
 from ottla.connect.data.caches import SchemaCache, keep
 from ottla.connect.data.schema import DataError, Schema
-from ottla.connect.data.values import infer_schema
+from ottla.connect.data.values import schema_to_write
 from ottla.connect.plugins.configuring import configured
 from ottla.schemas import framing
 from ottla.schemas.model import SchemaType
@@ -52,13 +52,8 @@ class AvroConverter:
 
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         """See Converter."""
+        schema = schema_to_write(schema, value, "Avro")
         if schema is None:
-            if value is None:
-                return None
-            schema = infer_schema(value)
-            if schema is None:
-                raise DataError("Avro needs a schema, and the value has none")
-        if value is None and schema.optional and schema.default is None:
             return None
         text, name, convert = self._texts.get(schema)
         found = self._registry.to_write(topic, text, name)
