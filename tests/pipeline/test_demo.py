@@ -101,7 +101,7 @@ def test_a_killed_broker_ends_the_run_and_the_next_one_completes_it(tmp_path: Pa
     with DemoProcess.start(*arguments(tmp_path, *SLOWLY)) as demo:
         demo.wait_for_line(SOME_HAVE_LANDED)
         children = descendants(demo.process.pid)
-        (broker,) = [pid for pid, command in children.items() if "ottla.demo.broker" in command]
+        (broker,) = [pid for pid, command in children.items() if "ottla.demo.child_process" in command]
         os.kill(broker, signal.SIGKILL)
 
         # then: it says so, fails, and leaves nothing running

@@ -30,6 +30,7 @@ from ottla.config.settings import Settings
 from ottla.config.unsupported import harmless, merged, refusing
 from ottla.config.validators import OneOf, at_least, between, not_empty
 from ottla.connect.core.restarts import RestartPolicy
+from ottla.connect.java import settings as java_settings
 from ottla.connect.plugins.definition_validation import WorkerView
 from ottla.connect.plugins.overrides import OverridePolicy, Policy
 from ottla.web import http_settings
@@ -244,9 +245,7 @@ IDENTIFICATION: Final = text_or_none(
     "Whether certificates of brokers and workers must name their hosts (https), or not (empty).",
     importance=LOW,
 )
-PLUGIN_PATH: Final = string_list(
-    "plugin.path", (), "Directories of Java's plugins, which run in a Java worker of ottla's.", importance=LOW
-)
+PLUGIN_PATH: Final = java_settings.PLUGIN_PATH
 RESTART_MAX: Final = integer(
     "ottla.task.restart.max",
     10,

@@ -1,33 +1,23 @@
-"""The broker that the demo starts for itself, and the child process in which it runs.
+"""The broker that the demo starts for itself, in a child process, and that answers before the demo goes on.
 
-The demo reaches the broker only by its command line (`python -m ottla broker …`) and Kafka's protocol. The
-child is this module run as `python -m ottla.demo.broker LOCK broker …`: it takes LOCK, starts a
-thread that waits for the end of its standard input, and becomes the `ottla` command in the same process. The
-demo holds the other end of that pipe and never writes: when the demo dies, even by SIGKILL, the pipe ends and
-the thread sends its own process SIGTERM, which stops the broker cleanly. So no broker outlives its demo, on
-any platform, and the lock shows the next demo on the same directory that the former broker has ended.
+The demo reaches it only by its command line (`ottla broker …`) and Kafka's protocol.
 """
 
 from __future__ import annotations
 
 import errno
-import os
-import runpy
-import signal
 import socket
-import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 from ottla.client.cluster import KafkaCluster
 from ottla.config.errors import UserError
+from ottla.demo.child_process import PREDECESSOR_TIMEOUT_SECONDS, ChildProcess
 from ottla.pipeline.file_lock import FileLock
 
 START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 30.0
-PREDECESSOR_TIMEOUT_SECONDS = 30.0
 
 
 class BrokerError(UserError):
@@ -37,10 +27,9 @@ class BrokerError(UserError):
 class OwnBroker:
     """A running broker process that the demo owns."""
 
-    def __init__(self, process: subprocess.Popen[bytes], listen: str, log: Path) -> None:
+    def __init__(self, process: ChildProcess, listen: str) -> None:
         self.listen = listen
         self._process = process
-        self._log = log
 
     @classmethod
     def start(cls, directory: Path, listen: str, metrics: str | None = None) -> OwnBroker:
@@ -50,7 +39,6 @@ class OwnBroker:
         to do.
         """
         host, port = parse_listen(listen)
-        log = directory / "logs" / "broker.log"
         lock_path = directory / "broker.lock"
         predecessor = FileLock(lock_path)
         if not predecessor.acquire(PREDECESSOR_TIMEOUT_SECONDS):
@@ -59,20 +47,10 @@ class OwnBroker:
             )
         predecessor.release()
         _check_port(host, port)
-        command = [sys.executable, "-m", "ottla.demo.broker", str(lock_path)]
-        command += ["broker", "--data", str(directory / "broker"), "--listen", listen]
+        words = ["broker", "--data", str(directory / "broker"), "--listen", listen]
         if metrics is not None:
-            command += ["--metrics", metrics]
-        with log.open("ab") as output:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                # Ctrl-C in the terminal is for the demo alone, which stops the broker last.
-                start_new_session=True,
-            )
-        broker = cls(process, listen, log)
+            words += ["--metrics", metrics]
+        broker = cls(ChildProcess.start(words, lock_path, directory / "logs" / "broker.log"), listen)
         try:
             broker._wait_until_ready()
         except BaseException:
@@ -86,40 +64,28 @@ class OwnBroker:
 
     def ended(self) -> str | None:
         """How the broker ended, as a text; None while it runs."""
-        code = self._process.poll()
-        if code is None:
-            return None
-        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        return f"the broker ended {how} (log: {self._log})"
+        how = self._process.ended()
+        return None if how is None else f"the broker ended {how} (log: {self._process.log})"
 
     def stop(self, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> None:
         """Stop the broker cleanly and wait for it; kill it if it does not end. Safe to call twice."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(timeout_seconds)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        self._process.stop(timeout_seconds)
 
     def _wait_until_ready(self) -> None:
         cluster = KafkaCluster(self.listen)
         deadline = time.monotonic() + START_TIMEOUT_SECONDS
         while not cluster.answers(0.5):
-            if self._process.poll() is not None:
+            if self._process.ended() is not None:
                 raise BrokerError(f"the broker did not start: {self._last_words()}")
             if time.monotonic() > deadline:
                 raise BrokerError(
-                    f"the broker is not ready after {START_TIMEOUT_SECONDS:.0f} s (log: {self._log})"
+                    f"the broker is not ready after {START_TIMEOUT_SECONDS:.0f} s (log: {self._process.log})"
                 )
-        if self._process.poll() is not None:  # another process answered
+        if self._process.ended() is not None:  # another process answered
             raise BrokerError(f"the broker did not start: {self._last_words()}")
 
     def _last_words(self) -> str:
-        lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"it ended with exit code {self._process.returncode}"
+        return self._process.last_line() or f"it ended {self._process.ended()}"
 
 
 def parse_listen(listen: str) -> tuple[str, int]:
@@ -145,24 +111,3 @@ def _check_port(host: str, port: int) -> None:
                 f"or use the broker that is there with --bootstrap {host}:{port}"
             ) from error
         raise BrokerError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
-
-
-def _stop_when_standard_input_ends() -> None:
-    while os.read(0, 4096):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(STOP_TIMEOUT_SECONDS)
-    os._exit(1)
-
-
-def _child(arguments: list[str]) -> None:
-    lock = FileLock(Path(arguments[0]))
-    if not lock.acquire(PREDECESSOR_TIMEOUT_SECONDS):
-        sys.exit(f"another broker holds {arguments[0]}")
-    threading.Thread(target=_stop_when_standard_input_ends, name="parent-watch", daemon=True).start()
-    sys.argv = ["ottla", *arguments[1:]]
-    runpy.run_module("ottla", run_name="__main__", alter_sys=True)
-
-
-if __name__ == "__main__":
-    _child(sys.argv[1:])

@@ -18,15 +18,6 @@ QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 """Those that the JMX exporter gives of Kafka's histograms."""
 
 
-def bucket_of(value: int) -> int:
-    """The index of the bucket that a value falls into; that of 0 for negative ones."""
-    if value < SUB_BUCKETS:
-        return value if value > 0 else 0
-    shift = value.bit_length() - SUB_BITS - 1
-    index = (shift << SUB_BITS) + (value >> shift)
-    return index if index < BUCKETS else BUCKETS - 1
-
-
 def lower_bound(index: int) -> int:
     """The least value of a bucket; for BUCKETS, the first value behind all of them."""
     if index < SUB_BUCKETS:

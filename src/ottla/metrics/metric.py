@@ -39,7 +39,6 @@ class Unit(enum.StrEnum):
     """From 0 to 1."""
     PERCENT = "percent"
     """From 0 to 100."""
-    TIMESTAMP_MS = "dateTimeAsIso"
     FLAG = "bool"
     """0 or 1."""
 

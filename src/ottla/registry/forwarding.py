@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Final, Protocol
 
 from starlette.requests import Request
@@ -18,9 +17,9 @@ from ottla.replicated.forwarding import (
     PrimaryUnreachable,
 )
 from ottla.replicated.place import Place
-from ottla.tracing.trace_context import request_headers
-from ottla.web.bodies import hung_up, read_body
+from ottla.web.bodies import read_body
 from ottla.web.errors import ApiError
+from ottla.web.passing_on import passed_on
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -68,20 +67,11 @@ async def forwarded(request: Request, forwarder: Forwarder, limit_bytes: int) ->
     Raises ApiError 413, 50003, 50004; TopicLost, OtherTopic.
     """
     body = await read_body(request, limit_bytes)
-    path: bytes = request.scope.get("raw_path") or request.url.path.encode()
-    query: bytes = request.scope["query_string"]
-    whole = HttpRequest(
-        request.method,
-        path + (b"?" + query if query else b""),
-        {**request.headers, **request_headers()},
-        body,
-    )
     try:
-        answer = await forwarder.forward(whole, partial(hung_up, request))
+        return await passed_on(request, body, HttpRequest, forwarder.forward)
     except NoPrimary as problem:
         raise ApiError(500, NO_PRIMARY, str(problem)) from None
     except PrimaryUnreachable as problem:
         raise ApiError(500, FORWARDING_FAILED, str(problem)) from None
     except ClientGone as problem:
         raise ApiError(400, 400, str(problem)) from None
-    return Response(answer.body, answer.status, dict(answer.headers))

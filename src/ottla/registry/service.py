@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import socket
-import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -28,8 +26,6 @@ from ottla.web.service_metrics import Observed
 
 CLIENT_ID: Final = "ottla-registry"
 log = logging.getLogger("ottla.registry")
-
-_ANYWHERE = frozenset({"", "0.0.0.0", "::"})
 
 
 class RegistryService:
@@ -66,7 +62,8 @@ class RegistryService:
         """Ready when all schemas were read. Raises ServiceError."""
         try:
             identity = self._identity(address)
-            peer_tls = self._peer_tls(address)
+            checks_host = self._settings[names.INTER_INSTANCE_IDENTIFICATION] is not None
+            peer_tls = self._front.peer_tls(address.tls_listener, checks_host=checks_host)
             self._instance = RegistryInstance(self._settings, self._access(), identity, peer_tls)
         except ClientOptionError as problem:
             raise ServiceError(f"ottla registry: the settings kafkastore.*: {problem}") from None
@@ -74,9 +71,7 @@ class RegistryService:
         await self._instance.start()
 
     def _identity(self, address: HttpAddress) -> Identity:
-        host = self._settings[names.HOST_NAME] or address.host
-        if host in _ANYWHERE:
-            host = socket.gethostname()
+        host = address.host_for_peers(self._settings[names.HOST_NAME])
         former = self._settings[names.MASTER_ELIGIBILITY]
         eligible = self._settings[names.LEADER_ELIGIBILITY] if former is None else former
         wanted = self._settings[names.INTER_INSTANCE_PROTOCOL]
@@ -84,16 +79,6 @@ class RegistryService:
             name = names.INTER_INSTANCE_PROTOCOL.name
             raise ServiceError(f"ottla registry: {name}={wanted}, but the first listener is {address.url}")
         return Identity(host, self._settings[names.HOST_PORT] or address.port, eligible, address.scheme)
-
-    def _peer_tls(self, address: HttpAddress) -> Callable[[], ssl.SSLContext] | None:
-        """The TLS of connections to other instances, None where they speak http."""
-        listener = address.tls_listener
-        if listener is None:
-            return None
-        assert self._front.security is not None
-        checks_host = self._settings[names.INTER_INSTANCE_IDENTIFICATION] is not None
-        watched = self._front.security.peer_context(listener, checks_host=checks_host)
-        return lambda: watched.value
 
     def _access(self) -> ClusterAccess:
         """Raises ClientOptionError, also for a property that librdkafka does not know."""

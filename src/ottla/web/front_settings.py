@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -121,3 +122,14 @@ class FrontOptions:
             OtlpTarget.of(config),
             config[TRACES_RATIO],
         )
+
+    def peer_tls(self, listener: str | None, *, checks_host: bool) -> Callable[[], ssl.SSLContext] | None:
+        """What gives the TLS of connections to other instances at each time; None where they speak http.
+
+        listener: the name of the one that instances connect to, if it has TLS. Raises ConfigError.
+        """
+        if listener is None:
+            return None
+        assert self.security is not None
+        watched = self.security.peer_context(listener, checks_host=checks_host)
+        return lambda: watched.value

@@ -38,6 +38,8 @@ CONNECTIONS: Final = 4_096
 """The most concurrent requests of a service; a further one is answered with 503."""
 BACKLOG: Final = 1_024
 
+_ANYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
+
 Context = Callable[[], ssl.SSLContext]
 """Gives the TLS of a listener for a new connection."""
 
@@ -58,6 +60,11 @@ class HttpAddress:
         return (
             f"{self.scheme}://[{host}]:{self.port}" if ":" in host else f"{self.scheme}://{host}:{self.port}"
         )
+
+    def host_for_peers(self, given: str | None) -> str:
+        """The host at which other machines reach this one. given: by the settings, if they do."""
+        host = given or self.host
+        return socket.gethostname() if host in _ANYWHERE else host
 
     @property
     def tls_listener(self) -> str | None:

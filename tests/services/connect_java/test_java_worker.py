@@ -66,6 +66,11 @@ async def until(ask: Callable[[], Awaitable[Answer]], holds: Callable[[Any], boo
             await asyncio.sleep(0.1)
 
 
+def of_connector(java: JavaConnect, method: str, connector: str, *path: str) -> Awaitable[Answer]:
+    """A call about a connector."""
+    return java.pass_on(method, ("connectors", connector, *path))
+
+
 def is_running(status: Mapping[str, Any]) -> bool:
     parts = [status["connector"], *status["tasks"]]
     return len(parts) > 1 and all(each["state"] == "RUNNING" for each in parts)
@@ -108,7 +113,11 @@ def test_plugins_of_a_jar_run_and_go_on_after_kills(tmp_path: Path) -> None:
             plugins = {each["class"].rpartition(".")[2]: each for each in (await java.plugins()).body}
             assert plugins["FileStreamSourceConnector"]["type"] == "source"
             assert "MirrorHeartbeatConnector" in plugins
-            checked = await java.validate("FileStreamSource", {"connector.class": "FileStreamSource"})
+            checked = await java.pass_on(
+                "PUT",
+                ("connector-plugins", "FileStreamSource", "config", "validate"),
+                {"connector.class": "FileStreamSource"},
+            )
             errors = {
                 each["value"]["name"]: each["value"]["errors"]
                 for each in checked.body["configs"]
@@ -117,7 +126,7 @@ def test_plugins_of_a_jar_run_and_go_on_after_kills(tmp_path: Path) -> None:
             assert errors.keys() == {"name", "topic"}
             source = {"connector.class": "FileStreamSource", "file": str(lines), "topic": "lines", **STRINGS}
             assert (await java.create({"name": "source", "config": source})).status == 201
-            await until(lambda: java.status("source"), is_running)
+            await until(lambda: of_connector(java, "GET", "source", "status"), is_running)
             assert await arrive(2) == ["one", "two"]
             heart = {
                 "connector.class": "MirrorHeartbeatConnector",
@@ -128,7 +137,7 @@ def test_plugins_of_a_jar_run_and_go_on_after_kills(tmp_path: Path) -> None:
                 "emit.heartbeats.interval.seconds": "1",
             }
             assert (await java.put("heart", heart)).status == 201
-            await until(lambda: java.status("heart"), is_running)
+            await until(lambda: of_connector(java, "GET", "heart", "status"), is_running)
 
             for number in range(2):
                 assert java.pid is not None
@@ -136,7 +145,7 @@ def test_plugins_of_a_jar_run_and_go_on_after_kills(tmp_path: Path) -> None:
                 with lines.open("a") as file:
                     file.write(f"after kill {number}\n")
                 await arrive(3 + number)
-                await until(lambda: java.status("source"), is_running)
+                await until(lambda: of_connector(java, "GET", "source", "status"), is_running)
                 assert {"source", "heart"} <= java.names
             assert (await java.delete("heart")).status == 204
             await java.close()
@@ -148,14 +157,16 @@ def test_plugins_of_a_jar_run_and_go_on_after_kills(tmp_path: Path) -> None:
             with lines.open("a") as file:
                 file.write("last\n")
             assert (await arrive(5))[-1] == "last"
-            assert (await java.stop("source")).status == 204
-            await until(lambda: java.status("source"), lambda body: not body["tasks"])
-            offsets = (await java.offsets("source")).body["offsets"]
+            assert (await of_connector(java, "PUT", "source", "stop")).status == 204
+            await until(lambda: of_connector(java, "GET", "source", "status"), lambda body: not body["tasks"])
+            offsets = (await of_connector(java, "GET", "source", "offsets")).body["offsets"]
             assert offsets == [
                 {"partition": {"filename": str(lines)}, "offset": {"position": lines.stat().st_size}}
             ]
-            assert (await java.topics("source")).body == {"source": {"topics": ["lines"]}}
-            assert (await java.reset_offsets("source")).status == 200
+            assert (await of_connector(java, "GET", "source", "topics")).body == {
+                "source": {"topics": ["lines"]}
+            }
+            assert (await of_connector(java, "DELETE", "source", "offsets")).status == 200
             assert (await java.delete("source")).status == 204
             assert (await java.connectors()).body == []
             await java.close()

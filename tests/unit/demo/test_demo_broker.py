@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ottla.demo.broker import BrokerError, OwnBroker, parse_listen
+from ottla.demo.child_process import ChildProcess
 from ottla.pipeline.file_lock import FileLock
 
 
@@ -60,9 +61,9 @@ def child(lock: Path, module: Path) -> subprocess.Popen[bytes]:
     """The broker's child process, with a stand-in for the `ottla` command in it."""
     code = (
         "import runpy, sys\n"
-        "from ottla.demo import broker\n"
-        f"broker.runpy.run_module = lambda *_, **__: runpy.run_path({str(module)!r})\n"
-        f"broker._child([{str(lock)!r}, 'broker'])\n"
+        "from ottla.demo import child_process\n"
+        f"child_process.runpy.run_module = lambda *_, **__: runpy.run_path({str(module)!r})\n"
+        f"child_process._child([{str(lock)!r}, 'broker'])\n"
     )
     command = [sys.executable, "-c", code]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -95,7 +96,7 @@ def test_a_broker_stops_by_itself_when_its_parent_is_gone(tmp_path: Path) -> Non
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL does not exist there")
 def test_an_ended_broker_says_how(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    broker = OwnBroker(process, "127.0.0.1:9092", tmp_path / "broker.log")
+    broker = OwnBroker(ChildProcess(process, tmp_path / "broker.log"), "127.0.0.1:9092")
     assert broker.ended() is None
 
     os.kill(broker.pid, signal.SIGKILL)

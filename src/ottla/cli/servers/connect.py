@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,29 +10,19 @@ from typing import Any, Final
 import click
 
 from ottla.cli.frame.commands import command
-from ottla.cli.frame.event_loop import loop_factory
 from ottla.cli.servers.given_settings import given_from
-from ottla.cli.servers.options import (
-    ALLOW_ANONYMOUS_OPTION,
-    allow_anonymous_option,
-    log_level_option,
-    metrics_option,
-)
+from ottla.cli.servers.options import allow_anonymous_option, log_level_option, metrics_option
 from ottla.cli.servers.service_command import (
     ServiceCommand,
     log_service_to_stderr,
-    told_ready,
-    watched_services,
+    run_service,
+    with_options,
 )
 from ottla.config.errors import ConfigError
-from ottla.config.settings import Settings
-from ottla.config.sources import MAX_FILE_BYTES, SET, Layer, from_file, from_mapping, layered, texts
+from ottla.config.sources import MAX_FILE_BYTES, SET, from_file, texts
 from ottla.connect import settings
-from ottla.connect.service import ConnectService, StandaloneService
+from ottla.connect.service import connect_service, standalone_service
 from ottla.metrics import settings as metrics_settings
-from ottla.web.authentication_settings import ALLOW_ANONYMOUS
-from ottla.web.http_settings import addresses_of
-from ottla.web.running import run_alone
 
 NAME: Final = "name"
 
@@ -43,7 +32,7 @@ connect: Final[click.Command] = ServiceCommand(
     settings.TABLE,
     settings.BOOTSTRAP_SERVERS,
     settings.LISTENERS,
-    ConnectService,
+    connect_service,
 ).command(
     "connect",
     [
@@ -85,25 +74,15 @@ def standalone(
     worker's properties names the file of offsets: lines of JSON, not what Kafka's workers write.
     """
     log_service_to_stderr(log_level)
-    own = {
-        option: {setting.name: value}
-        for option, setting, value in (
-            ("--bootstrap", settings.BOOTSTRAP_SERVERS, bootstrap),
-            ("--listen", settings.LISTENERS, listen),
-            ("--metrics", metrics_settings.LISTEN, metrics),
-        )
-        if value is not None
-    }
-    if allow_anonymous:
-        own[ALLOW_ANONYMOUS_OPTION] = {ALLOW_ANONYMOUS.name: "true"}
-    given = (from_mapping(values, Layer.COMMAND, option) for option, values in own.items())
-    found = Settings(settings.TABLE, layered(given_from(worker, set_words, settings.TABLE), *given))
-    service = StandaloneService(found, [read_connector(path) for path in connectors])
-    addresses = addresses_of(found, settings.LISTENERS)
-    path = click.get_current_context().command_path
-    watched = watched_services(path, found, service.front.security)
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(run_alone(service, addresses, told_ready, watched))
+    options = (
+        ("--bootstrap", settings.BOOTSTRAP_SERVERS, bootstrap),
+        ("--listen", settings.LISTENERS, listen),
+        ("--metrics", metrics_settings.LISTEN, metrics),
+    )
+    given = given_from(worker, set_words, settings.TABLE)
+    found = with_options(settings.TABLE, given, options, allow_anonymous=allow_anonymous)
+    configs = [read_connector(path) for path in connectors]
+    return run_service(lambda own: standalone_service(own, configs), found, settings.LISTENERS)
 
 
 def read_connector(path: Path) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from ottla.cli.servers.options import (
 )
 from ottla.config.setting import Setting, Table
 from ottla.config.settings import Settings
-from ottla.config.sources import Layer, from_mapping, layered
+from ottla.config.sources import Given, Layer, from_mapping, layered
 from ottla.metrics import settings as metrics_settings
 from ottla.web.authentication_settings import ALLOW_ANONYMOUS
 from ottla.web.bounded_log import BoundedHandler
@@ -70,34 +70,51 @@ class ServiceCommand:
             log_level: str,
         ) -> int:
             log_service_to_stderr(log_level)
-            own = {
-                option: {setting.name: value}
-                for option, setting, value in (
-                    ("--bootstrap", self.bootstrap, bootstrap),
-                    ("--listen", self.listeners, listen),
-                    ("--metrics", metrics_settings.LISTEN, metrics),
-                )
-                if value is not None
-            }
-            if allow_anonymous:
-                own[ALLOW_ANONYMOUS_OPTION] = {ALLOW_ANONYMOUS.name: "true"}
-            given = (from_mapping(values, Layer.COMMAND, option) for option, values in own.items())
-            settings = Settings(self.table, layered(given_from(config, set_words, self.table), *given))
-            return self._run(click.get_current_context().command_path, settings)
+            options = (
+                ("--bootstrap", self.bootstrap, bootstrap),
+                ("--listen", self.listeners, listen),
+                ("--metrics", metrics_settings.LISTEN, metrics),
+            )
+            given = given_from(config, set_words, self.table)
+            settings = with_options(self.table, given, options, allow_anonymous=allow_anonymous)
+            return run_service(self.make, settings, self.listeners)
 
         return run
-
-    def _run(self, path: str, settings: Settings) -> int:
-        """Run the service until SIGTERM or Ctrl-C; 0 after a clean stop, 1 after a failure."""
-        addresses = addresses_of(settings, self.listeners)
-        service = self.make(settings)
-        watched = watched_services(path, settings, service.front.security)
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(run_alone(service, addresses, told_ready, watched))
 
     def _address_option(self, option: str, setting: Setting[Any], help: str) -> Decorated:
         default = f"[default: {setting.name} of --config, else {setting.default_text}]"
         return click.option(option, metavar="HOST:PORT,…", help=f"{help} {default}")
+
+
+def with_options(
+    table: Table,
+    given: Mapping[str, Given],
+    options: Iterable[tuple[str, Setting[Any], str | None]],
+    *,
+    allow_anonymous: bool,
+) -> Settings:
+    """The settings of a service: those that were given, and over them the command's own options.
+
+    options: each with the setting that it gives, and its value, None where it was left out.
+    Raises ConfigError.
+    """
+    own = {option: {setting.name: value} for option, setting, value in options if value is not None}
+    if allow_anonymous:
+        own[ALLOW_ANONYMOUS_OPTION] = {ALLOW_ANONYMOUS.name: "true"}
+    layers = (from_mapping(values, Layer.COMMAND, option) for option, values in own.items())
+    return Settings(table, layered(given, *layers))
+
+
+def run_service(
+    make: Callable[[Settings], Service], settings: Settings, listeners: Setting[tuple[str, ...]]
+) -> int:
+    """Run a command's service until SIGTERM or Ctrl-C; 0 after a clean stop, 1 after a failure."""
+    addresses = addresses_of(settings, listeners)
+    service = make(settings)
+    path = click.get_current_context().command_path
+    watched = watched_services(path, settings, service.front.security)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(run_alone(service, addresses, told_ready, watched))
 
 
 def watched_services(program: str, settings: Settings, security: Security | None) -> Watched | None:

@@ -35,7 +35,7 @@ from ottla.config.setting import Table
 from ottla.config.settings import Settings
 from ottla.config.sources import SET, Given, Layer, from_mapping, layered
 from ottla.connect import settings as connect_settings
-from ottla.connect.service import ConnectService
+from ottla.connect.service import connect_service
 from ottla.metrics.endpoint import MetricsEndpoint, endpoint_tls
 from ottla.metrics.settings import LISTEN, EndpointOptions, parse_address
 from ottla.registry import settings as registry_settings
@@ -233,7 +233,7 @@ def _services(
     return (
         Kept(registry, lambda: RegistryService(_settings(registry_settings.TABLE, of_registry))),
         Kept(rest, lambda: RestService(_settings(rest_settings.TABLE, of_rest))),
-        Kept(connect, lambda: ConnectService(_settings(connect_settings.TABLE, of_connect))),
+        Kept(connect, lambda: connect_service(_settings(connect_settings.TABLE, of_connect))),
     )
 
 

@@ -1,4 +1,4 @@
-"""The plugins of this room."""
+"""The connectors of this package that run as Python tasks, as plugins."""
 
 from __future__ import annotations
 

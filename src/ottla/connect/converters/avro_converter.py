@@ -15,9 +15,9 @@ from ottla.connect.converters.avro_schemas import AvroReading, AvroWriting, bare
 from ottla.connect.converters.avro_values import Convert, from_avro, to_avro
 from ottla.connect.converters.registry_schemas import REGISTRY_SETTINGS, VERSION, RegistrySchemas
 from ottla.connect.converters.settings import table
-from ottla.connect.data.caches import SchemaCache
+from ottla.connect.data.caches import SchemaCache, keep
 from ottla.connect.data.schema import DataError, Schema
-from ottla.connect.data.values import infer_schema
+from ottla.connect.data.values import schema_to_write
 from ottla.connect.plugins.configuring import configured
 from ottla.schemas import framing
 from ottla.schemas.model import SchemaType
@@ -52,13 +52,8 @@ class AvroConverter:
 
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         """See Converter."""
+        schema = schema_to_write(schema, value, "Avro")
         if schema is None:
-            if value is None:
-                return None
-            schema = infer_schema(value)
-            if schema is None:
-                raise DataError("Avro needs a schema, and the value has none")
-        if value is None and schema.optional and schema.default is None:
             return None
         text, name, convert = self._texts.get(schema)
         found = self._registry.to_write(topic, text, name)
@@ -94,20 +89,16 @@ class AvroConverter:
         key = text, found.id
         kept = self._writers.get(key)
         if kept is None:
-            while len(self._writers) >= self._limit:
-                del self._writers[next(iter(self._writers))]
             kept = framing.frame(found.id, b""), _parsed(found)
-            self._writers[key] = kept
+            keep(self._writers, key, kept, self._limit)
         return kept
 
     def _reader(self, found: RegisteredSchema) -> tuple[Any, Schema, Convert]:
         kept = self._readers.get(found.id)
         if kept is None:
-            while len(self._readers) >= self._limit:
-                del self._readers[next(iter(self._readers))]
             schema = AvroReading(self._metadata).schema(json.loads(found.parsed.formatted("resolved")))
             kept = _parsed(found), schema, from_avro(schema)
-            self._readers[found.id] = kept
+            keep(self._readers, found.id, kept, self._limit)
         return kept
 
 

@@ -13,10 +13,10 @@ from ottla.connect.converters.json_schema_schemas import ONE_OF, JsonSchemaReadi
 from ottla.connect.converters.json_writing import JsonWriting, Write
 from ottla.connect.converters.registry_schemas import REGISTRY_SETTINGS, VERSION, RegistrySchemas
 from ottla.connect.converters.settings import table
-from ottla.connect.data.caches import SchemaCache
+from ottla.connect.data.caches import SchemaCache, keep
 from ottla.connect.data.json_text import read_json, write_json
 from ottla.connect.data.schema import DataError, Schema
-from ottla.connect.data.values import infer_schema
+from ottla.connect.data.values import schema_to_write
 from ottla.connect.plugins.configuring import configured
 from ottla.schemas import framing
 from ottla.schemas.json_schema.json_schema_format import JsonSchema
@@ -54,13 +54,8 @@ class JsonSchemaConverter:
 
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         """See Converter."""
+        schema = schema_to_write(schema, value, "JSON Schema")
         if schema is None:
-            if value is None:
-                return None
-            schema = infer_schema(value)
-            if schema is None:
-                raise DataError("JSON Schema needs a schema, and the value has none")
-        if value is None and schema.optional and schema.default is None:
             return None
         text, write = self._texts.get(schema)
         found = self._registry.to_write(topic, text, schema.name)
@@ -76,12 +71,10 @@ class JsonSchemaConverter:
         found, body = self._registry.to_read(data)
         kept = self._readers.get(found.id)
         if kept is None:
-            while len(self._readers) >= self._limit:
-                del self._readers[next(iter(self._readers))]
             root = json.loads(found.parsed.canonical_text)
             schema = JsonSchemaReading(root, self._reading).schema(root)
             kept = schema, self._reading.reader(schema), has_decimals(schema)
-            self._readers[found.id] = kept
+            keep(self._readers, found.id, kept, self._limit)
         schema, read, exact = kept
         text = bytes(body)
         if self._validates:

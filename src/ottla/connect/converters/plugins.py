@@ -1,4 +1,4 @@
-"""The plugins of this room."""
+"""The converters of this package, as plugins."""
 
 from __future__ import annotations
 

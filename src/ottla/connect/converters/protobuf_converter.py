@@ -19,7 +19,7 @@ from ottla.connect.converters.protobuf_schemas import (
 )
 from ottla.connect.converters.registry_schemas import REGISTRY_SETTINGS, VERSION, RegistrySchemas
 from ottla.connect.converters.settings import table
-from ottla.connect.data.caches import SchemaCache
+from ottla.connect.data.caches import SchemaCache, keep
 from ottla.connect.data.calendar import day_number, day_of
 from ottla.connect.data.logical import DAY_MS, moment_number
 from ottla.connect.data.schema import DATE, TIME, TIMESTAMP, DataError, Moment, Schema, Struct, Type
@@ -93,11 +93,9 @@ class ProtobufConverter:
     def _reader(self, schema_id: int, path: tuple[int, ...], parsed: Any) -> tuple[Any, Schema]:
         kept = self._readers.get((schema_id, path))
         if kept is None:
-            while len(self._readers) >= self._limit:
-                del self._readers[next(iter(self._readers))]
             made = parsed.message_class(path)
             kept = made, message_schema(made.DESCRIPTOR)
-            self._readers[schema_id, path] = kept
+            keep(self._readers, (schema_id, path), kept, self._limit)
         return kept
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
 from ottla.client.errors import ClientOptionError
 from ottla.client.registry.lookups import RegisteredSchema
 from ottla.client.registry.rules import read_obstacle, write_obstacle
-from ottla.client.registry.sync_client import RegistryClient
+from ottla.client.registry.shared_clients import client_of
 from ottla.client.registry.wire import RegistryAccess, RegistryRefusal, RegistryUnreachable
 from ottla.config.errors import ConfigError
 from ottla.config.setting import HIGH, LOW, MEDIUM, Setting, boolean, password, string, string_list
@@ -157,19 +155,3 @@ def _access(settings: Settings) -> RegistryAccess:
         )
     except ClientOptionError as problem:
         raise ConfigError(f"Invalid value for configuration {URL.name}: {problem}") from None
-
-
-_clients: OrderedDict[RegistryAccess, RegistryClient] = OrderedDict()
-_lock = threading.Lock()
-_KEPT_CLIENTS: Final = 32
-
-
-def client_of(access: RegistryAccess) -> RegistryClient:
-    """This process's client of a registry: converters of many tasks share its answers."""
-    with _lock:
-        if access not in _clients:
-            _clients[access] = RegistryClient(access)
-            while len(_clients) > _KEPT_CLIENTS:
-                _clients.popitem(last=False)
-        _clients.move_to_end(access)
-        return _clients[access]

@@ -1,4 +1,4 @@
-"""What is derived from schemas, kept for those used last: schemas repeat from record to record."""
+"""What is derived from schemas, kept within bounds: schemas repeat from record to record."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from ottla.connect.data.schema import Schema
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -44,3 +45,10 @@ class SchemaCache(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._kept)
+
+
+def keep(kept: dict[K, T], key: K, value: T, limit: int) -> None:
+    """Keep a value under a new key; where there are `limit` of them, the one kept first makes room."""
+    while len(kept) >= limit:
+        del kept[next(iter(kept))]
+    kept[key] = value

@@ -65,24 +65,20 @@ class JavaRegex:
         try:
             return self._compiled.fullmatch(text, timeout=TIMEOUT_SECONDS) is not None
         except TimeoutError:
-            raise DataError(
-                f"the regular expression {self.pattern} takes too long for {text[:200]}"
-            ) from None
-
-    def _too_long(self, text: str) -> DataError:
-        return DataError(f"the regular expression {self.pattern} takes too long for {text[:200]}")
+            raise self._too_long(text) from None
 
     def replace_first(self, text: str, replacement: str) -> str:
         """As Matcher.replaceFirst: $1 and ${name} are groups. Raises DataError for a wrong replacement."""
         try:
             found = self._compiled.search(text, timeout=TIMEOUT_SECONDS)
         except TimeoutError:
-            raise DataError(
-                f"the regular expression {self.pattern} takes too long for {text[:200]}"
-            ) from None
+            raise self._too_long(text) from None
         if found is None:
             return text
         return text[: found.start()] + _expanded(found, replacement) + text[found.end() :]
+
+    def _too_long(self, text: str) -> DataError:
+        return DataError(f"the regular expression {self.pattern} takes too long for {text[:200]}")
 
 
 def _expanded(found: regex.Match[str], replacement: str) -> str:

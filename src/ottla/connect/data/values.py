@@ -36,6 +36,20 @@ Found = tuple[Schema | None, Any]
 """A schema, None where there is none, and a value of it."""
 
 
+def schema_to_write(schema: Schema | None, value: Any, format_name: str) -> Schema | None:
+    """The schema to write a value with, inferred where none is given; None where null is to be written.
+
+    Raises DataError for a value of no schema.
+    """
+    if schema is None:
+        if value is None:
+            return None
+        schema = infer_schema(value)
+        if schema is None:
+            raise DataError(f"{format_name} needs a schema, and the value has none")
+    return None if value is None and schema.optional and schema.default is None else schema
+
+
 def infer_schema(value: Any) -> Schema | None:
     """The schema of a value that has none; None where it, or one for all its elements, is unknown."""
     match value:

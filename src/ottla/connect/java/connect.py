@@ -112,15 +112,7 @@ class JavaConnect:
 
     async def plugins(self, connectors_only: bool = True) -> Answer:
         """GET /connector-plugins. Starts the Java worker."""
-        return await self._ask("GET", ("connector-plugins",), query={"connectorsOnly": connectors_only})
-
-    async def plugin_config(self, plugin: str) -> Answer:
-        """GET /connector-plugins/P/config. Starts the Java worker."""
-        return await self._ask("GET", ("connector-plugins", plugin, "config"))
-
-    async def validate(self, plugin: str, config: Mapping[str, Any]) -> Answer:
-        """PUT /connector-plugins/P/config/validate. Starts the Java worker."""
-        return await self._ask("PUT", ("connector-plugins", plugin, "config", "validate"), config)
+        return await self.pass_on("GET", ("connector-plugins",), query={"connectorsOnly": connectors_only})
 
     # -- connectors
 
@@ -134,7 +126,7 @@ class JavaConnect:
             if not self.is_running:
                 return Answer(200, {} if expand else [])
         before = self._names
-        answer = await self._ask("GET", ("connectors",), query={"expand": list(expand)})
+        answer = await self.pass_on("GET", ("connectors",), query={"expand": list(expand)})
         if answer.is_success:
             made_meanwhile = self._names - before
             self._names = frozenset(answer.body) | made_meanwhile
@@ -142,93 +134,20 @@ class JavaConnect:
 
     async def create(self, body: Mapping[str, Any]) -> Answer:
         """POST /connectors. Starts the Java worker."""
-        answer = await self._ask("POST", ("connectors",), body)
+        answer = await self.pass_on("POST", ("connectors",), body)
         return self._kept(str(body.get("name", "")), answer)
 
     async def put(self, connector: str, config: Mapping[str, Any]) -> Answer:
         """PUT /connectors/C/config. Starts the Java worker."""
-        answer = await self._ask("PUT", ("connectors", connector, "config"), config)
+        answer = await self.pass_on("PUT", ("connectors", connector, "config"), config)
         return self._kept(connector, answer)
-
-    async def patch(self, connector: str, config: Mapping[str, Any]) -> Answer:
-        """PATCH /connectors/C/config."""
-        return await self._ask("PATCH", ("connectors", connector, "config"), config)
 
     async def delete(self, connector: str) -> Answer:
         """DELETE /connectors/C."""
-        answer = await self._ask("DELETE", ("connectors", connector))
+        answer = await self.pass_on("DELETE", ("connectors", connector))
         if answer.is_success or answer.status == 404:
             self._names -= {connector}
         return answer
-
-    async def info(self, connector: str) -> Answer:
-        """GET /connectors/C."""
-        return await self._ask("GET", ("connectors", connector))
-
-    async def config(self, connector: str) -> Answer:
-        """GET /connectors/C/config."""
-        return await self._ask("GET", ("connectors", connector, "config"))
-
-    async def status(self, connector: str) -> Answer:
-        """GET /connectors/C/status."""
-        return await self._ask("GET", ("connectors", connector, "status"))
-
-    async def tasks(self, connector: str) -> Answer:
-        """GET /connectors/C/tasks."""
-        return await self._ask("GET", ("connectors", connector, "tasks"))
-
-    async def task_status(self, connector: str, task: int) -> Answer:
-        """GET /connectors/C/tasks/N/status."""
-        return await self._ask("GET", ("connectors", connector, "tasks", str(task), "status"))
-
-    async def pause(self, connector: str) -> Answer:
-        """PUT /connectors/C/pause."""
-        return await self._ask("PUT", ("connectors", connector, "pause"))
-
-    async def resume(self, connector: str) -> Answer:
-        """PUT /connectors/C/resume."""
-        return await self._ask("PUT", ("connectors", connector, "resume"))
-
-    async def stop(self, connector: str) -> Answer:
-        """PUT /connectors/C/stop."""
-        return await self._ask("PUT", ("connectors", connector, "stop"))
-
-    async def restart(self, connector: str, include_tasks: bool = False, only_failed: bool = False) -> Answer:
-        """POST /connectors/C/restart."""
-        query = {"includeTasks": include_tasks, "onlyFailed": only_failed}
-        return await self._ask("POST", ("connectors", connector, "restart"), query=query)
-
-    async def restart_task(self, connector: str, task: int) -> Answer:
-        """POST /connectors/C/tasks/N/restart."""
-        return await self._ask("POST", ("connectors", connector, "tasks", str(task), "restart"))
-
-    async def offsets(self, connector: str) -> Answer:
-        """GET /connectors/C/offsets."""
-        return await self._ask("GET", ("connectors", connector, "offsets"))
-
-    async def alter_offsets(self, connector: str, body: Mapping[str, Any]) -> Answer:
-        """PATCH /connectors/C/offsets."""
-        return await self._ask("PATCH", ("connectors", connector, "offsets"), body)
-
-    async def reset_offsets(self, connector: str) -> Answer:
-        """DELETE /connectors/C/offsets."""
-        return await self._ask("DELETE", ("connectors", connector, "offsets"))
-
-    async def topics(self, connector: str) -> Answer:
-        """GET /connectors/C/topics."""
-        return await self._ask("GET", ("connectors", connector, "topics"))
-
-    async def reset_topics(self, connector: str) -> Answer:
-        """PUT /connectors/C/topics/reset."""
-        return await self._ask("PUT", ("connectors", connector, "topics", "reset"))
-
-    async def loggers(self) -> Answer:
-        """GET /admin/loggers; empty without a Java worker."""
-        return await self._ask("GET", ("admin", "loggers")) if self.is_running else Answer(200, {})
-
-    async def set_level(self, logger: str, level: str) -> Answer:
-        """PUT /admin/loggers/L of the running Java worker."""
-        return await self._ask("PUT", ("admin", "loggers", logger), {"level": level})
 
     async def pass_on(
         self,
@@ -237,33 +156,10 @@ class JavaConnect:
         body: Any = None,
         query: Mapping[str, Any] | None = None,
     ) -> Answer:
-        """Any other call, by the parts of its path, not yet percent-encoded."""
-        return await self._ask(method, path, body, query)
+        """The answer to any call, once the Java worker is ready and no rebalance is in the way.
 
-    # -- how it is asked
-
-    async def _read_stored(self) -> None:
-        """Start the Java worker if its group has connectors. Raises ClusterError, ClientOptionError."""
-        options = self._options
-        self._names = frozenset(
-            await asyncio.to_thread(stored_connectors, options.access, options.config_topic)
-        )
-        if self._names:
-            self._supervisor.begin()
-
-    def _kept(self, connector: str, answer: Answer) -> Answer:
-        if answer.is_success:
-            self._names |= {connector}
-        return answer
-
-    async def _ask(
-        self,
-        method: str,
-        path: Sequence[str],
-        body: Any = None,
-        query: Mapping[str, Any] | None = None,
-    ) -> Answer:
-        """The answer of the Java worker, once it is ready and no rebalance is in the way."""
+        path: its parts, not yet percent-encoded.
+        """
         url = "/" + "/".join(quote(part, safe="") for part in path)
         deadline = time.monotonic() + RETRY_SECONDS
         while True:
@@ -280,6 +176,22 @@ class JavaConnect:
             if not again or time.monotonic() > deadline:
                 return answer
             await asyncio.sleep(RETRY_POLL_SECONDS)
+
+    # -- how it is asked
+
+    async def _read_stored(self) -> None:
+        """Start the Java worker if its group has connectors. Raises ClusterError, ClientOptionError."""
+        options = self._options
+        self._names = frozenset(
+            await asyncio.to_thread(stored_connectors, options.access, options.config_topic)
+        )
+        if self._names:
+            self._supervisor.begin()
+
+    def _kept(self, connector: str, answer: Answer) -> Answer:
+        if answer.is_success:
+            self._names |= {connector}
+        return answer
 
     async def _asked_once(self, method: str, url: str, body: Any, query: Mapping[str, Any] | None) -> Answer:
         address = await self._supervisor.ready()

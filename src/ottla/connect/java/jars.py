@@ -14,7 +14,6 @@ from ottla.connect.java.errors import JavaConnectError
 if TYPE_CHECKING:
     from ottla.pipeline.spark.maven import Jar
 
-CONNECT_VERSION: Final = "4.3.1"
 _LOCK: Final = Path(__file__).with_name("connect.jars.lock")
 
 

@@ -59,11 +59,9 @@ def _size(text: Any) -> str | None:
 
 
 PLUGIN_PATH: Final = string_list(
-    "plugin.path",
-    (),
-    "Directories of jars of Kafka Connect's plugins: in each, a directory a plugin, or jars with all they "
-    "need. Empty: no Java plugins, and no Java worker.",
+    "plugin.path", (), "Directories of Java's plugins, which run in a Java worker of ottla's.", importance=LOW
 )
+"""In each, a directory a plugin, or jars with all that they need. None: no Java plugins, no Java worker."""
 HEAP: Final = string(
     "ottla.java.heap",
     "512m",

@@ -14,7 +14,6 @@ from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Message
 
 from ottla.connect.java.connect import Answer
 from ottla.connect.plugins.catalog import Kind
@@ -35,6 +34,7 @@ from ottla.connect.rest.endpoints import (
     require_connector,
 )
 from ottla.web.bodies import read_body
+from ottla.web.passing_on import with_body
 
 CLASS: Final = "connector.class"
 
@@ -134,7 +134,8 @@ class JavaConnectors:
     # -- connectors -----------------------------------------------------------------------------------
 
     async def _create(self, operation: Operation, request: Request) -> Response:
-        request, body = await _read(request)
+        body = await read_body(request, MAX_BODY_BYTES)
+        request = with_body(request, body)
         given = parsed(body)
         name = given.get("name") if isinstance(given, dict) else None
         if not isinstance(name, str):
@@ -150,7 +151,8 @@ class JavaConnectors:
         name = connector_of(request)
         if name in self._worker.herder.image.connectors:
             return await operation.endpoint(request)
-        request, body = await _read(request)
+        body = await read_body(request, MAX_BODY_BYTES)
+        request = with_body(request, body)
         config = parsed(body)
         if self._is_javas(config) or await self._java.owns(name):
             return _located(request, name, _passed(await self._java.put(name, config)))
@@ -188,13 +190,3 @@ def _located(request: Request, name: str, made: Response) -> Response:
     if made.status_code == 201:
         made.headers["location"] = f"{request.base_url}connectors/{quote(name, safe='')}"
     return made
-
-
-async def _read(request: Request) -> tuple[Request, bytes]:
-    """The body, and the request with it still to be read."""
-    body = await read_body(request, MAX_BODY_BYTES)
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return Request(request.scope, receive), body

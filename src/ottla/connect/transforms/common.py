@@ -13,7 +13,6 @@ from ottla.connect.data.schema import DataError, Field, Schema, Struct, Type
 
 VERSION: Final = "4.3.1"
 """The version of Apache Kafka whose transforms these are like."""
-CACHED_SCHEMAS: Final = 16
 REPLACE_NULL_WITH_DEFAULT: Final = boolean(
     "replace.null.with.default",
     True,

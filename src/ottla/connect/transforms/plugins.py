@@ -1,4 +1,4 @@
-"""The plugins of this room."""
+"""The transforms and predicates of this package, as plugins."""
 
 from __future__ import annotations
 

@@ -7,12 +7,11 @@ of attempts the batch fails, and its query with it. Each Python worker keeps the
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from ottla.client.registry.lookups import RegisteredSchema, UnusableSchema
+from ottla.client.registry.shared_clients import client_of
 from ottla.client.registry.sync_client import RegistryClient
 from ottla.client.registry.wire import (
     RegistryAccess,
@@ -74,7 +73,7 @@ def _asked(
 ) -> RegisteredSchema:
     where = f"the schema registry at {registry.shown}"
     try:
-        return ask(_client_of(registry))
+        return ask(client_of(registry))
     except UnusableSchema as problem:
         if problem.is_text:
             raise FormatError(f"{wanted} can't be read: {in_one_line(problem.message)}") from None
@@ -109,19 +108,3 @@ def _fault(registry: SchemaRegistry, refusal: RegistryRefusal) -> RegistryError 
 
 def _line(problem: object) -> str:
     return in_one_line(str(problem))[:200]
-
-
-_clients: OrderedDict[SchemaRegistry, RegistryClient] = OrderedDict()
-_clients_lock = threading.Lock()
-_KEPT_CLIENTS: Final = 16
-
-
-def _client_of(registry: SchemaRegistry) -> RegistryClient:
-    """This process's client of a registry."""
-    with _clients_lock:
-        if registry not in _clients:
-            _clients[registry] = RegistryClient(registry)
-            while len(_clients) > _KEPT_CLIENTS:
-                _clients.popitem(last=False)
-        _clients.move_to_end(registry)
-        return _clients[registry]

@@ -53,25 +53,30 @@ def run(
 
 def test_statuses_and_bodies_are_those_of_the_java_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(java: JavaConnect, fake: FakeConnect) -> None:
+        def call(method: str, *path: str, body: Any = None, **query: Any) -> Coroutine[Any, Any, Answer]:
+            return java.pass_on(method, path, body, query)
+
         plugins = await java.plugins()
         assert [each["class"] for each in plugins.body] == [SINK, SOURCE]
-        assert (await java.validate("FileStreamSource", {})).body["error_count"] == 3
+        validated = await call("PUT", "connector-plugins", "FileStreamSource", "config", "validate", body={})
+        assert validated.body["error_count"] == 3
         created = await java.create({"name": "a b/c", "config": CONFIG})
         assert created.status == 201 and created.body["type"] == "source"
         assert (await java.create({"name": "a b/c", "config": CONFIG})).status == 409
         assert (await java.put("other", CONFIG)).status == 201
         assert await java.connectors() == Answer(200, ["a b/c", "other"])
         assert (await java.connectors(["status", "info"])).body["other"].keys() == {"status", "info"}
-        assert (await java.status("a b/c")).body["connector"]["state"] == "RUNNING"
-        assert await java.pause("other") == Answer(202, None)
-        assert (await java.reset_offsets("other")).status == 400
-        assert await java.stop("other") == Answer(204, None)
+        status = await call("GET", "connectors", "a b/c", "status")
+        assert status.body["connector"]["state"] == "RUNNING"
+        assert await call("PUT", "connectors", "other", "pause") == Answer(202, None)
+        assert (await call("DELETE", "connectors", "other", "offsets")).status == 400
+        assert await call("PUT", "connectors", "other", "stop") == Answer(204, None)
         moved = {"offsets": [{"partition": {"filename": "f"}, "offset": {"position": 1}}]}
-        assert (await java.alter_offsets("other", moved)).is_success
-        assert await java.offsets("other") == Answer(200, moved)
-        assert await java.restart("other") == Answer(204, None)
-        assert (await java.restart("other", include_tasks=True)).status == 202
-        assert (await java.status("none")).body["error_code"] == 404
+        assert (await call("PATCH", "connectors", "other", "offsets", body=moved)).is_success
+        assert await call("GET", "connectors", "other", "offsets") == Answer(200, moved)
+        assert await call("POST", "connectors", "other", "restart") == Answer(204, None)
+        assert (await call("POST", "connectors", "other", "restart", includeTasks=["true"])).status == 202
+        assert (await call("GET", "connectors", "none", "status")).body["error_code"] == 404
 
     run(monkeypatch, test)
 
@@ -123,7 +128,7 @@ def test_an_answer_that_does_not_come_is_asked_for_again_where_nothing_changes(
             return await whole(method, *rest)
 
         monkeypatch.setattr(java, "_asked_once", failing)
-        assert (await java.status("lines")).status == 200
+        assert (await java.pass_on("GET", ("connectors", "lines", "status"))).status == 200
         answer = await java.create({"name": "next", "config": CONFIG})
         assert answer.status == 503 and "gave no answer: ReadError" in answer.body["message"]
         assert failures == 4 and "next" not in fake.connectors
@@ -158,7 +163,6 @@ def test_a_java_worker_is_started_only_if_its_group_has_connectors(monkeypatch: 
         await java.start()
         assert await java.connectors() == Answer(200, [])
         assert await java.connectors(["status"]) == Answer(200, {})
-        assert await java.loggers() == Answer(200, {})
         assert not java.is_running and java.pid is None and not begun
         stored.add("lines")
         await java.start()

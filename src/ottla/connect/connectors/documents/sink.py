@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 import ottla
 from ottla.config.setting import HIGH, Table, boolean, by_name, string
 from ottla.config.settings import Settings
+from ottla.connect.connectors.batches import made_of
 from ottla.connect.connectors.common import GENERATION, NAME, ledger_name
 from ottla.connect.connectors.documents.opening import STORE_URL, checked_store_url, open_store
 from ottla.connect.connectors.documents.store import Change, Store
@@ -15,7 +16,6 @@ from ottla.connect.connectors.ledger_writing import LedgerWriting
 from ottla.connect.connectors.plain import json_text, key_text, plain
 from ottla.connect.data.record import Record, SinkRecord, TopicPartition
 from ottla.connect.data.schema import DataError
-from ottla.connect.plugins.api import RecordError
 
 TOPIC_NAME: Final = "${topic}"
 
@@ -59,14 +59,7 @@ class DocumentSink:
     def write(self, records: Sequence[SinkRecord]) -> None:
         if self._store is None:
             self._store = open_store(self._url, self._ledger)
-        refusal: RecordError | None = None
-        changes: list[Change] = []
-        for position, each in enumerate(records):
-            try:
-                changes.append(Change(each.place, each.offset, *self._document(each.record)))
-            except DataError as problem:
-                refusal = RecordError(position, str(problem))
-                break
+        changes, refusal = made_of(records, self._change)
         self._writing.write(self._store, changes)
         if refusal is not None:
             raise refusal
@@ -81,6 +74,9 @@ class DocumentSink:
         if self._store is not None:
             self._store.close()
             self._store = None
+
+    def _change(self, each: SinkRecord) -> Change:
+        return Change(each.place, each.offset, *self._document(each.record))
 
     def _document(self, record: Record) -> tuple[str, str, str | None]:
         """The collection, the id and the document in JSON of a record; None where it is to be deleted."""

@@ -16,13 +16,14 @@ from urllib.parse import quote, urlsplit
 import ottla
 from ottla.config.setting import Table
 from ottla.config.settings import Settings
+from ottla.connect.connectors.answered_records import AnsweredRecords, Place, place_of
 from ottla.connect.connectors.elasticsearch import settings as options
 from ottla.connect.connectors.elasticsearch.mapping import mapping
 from ottla.connect.connectors.elasticsearch.settings import OnMalformed, OnNull, WriteMethod
 from ottla.connect.connectors.plain import json_text, key_text, plain
 from ottla.connect.data.record import SinkRecord, TopicPartition
 from ottla.connect.data.schema import DataError, Schema, Type
-from ottla.connect.plugins.api import RecordError, RetriableError
+from ottla.connect.plugins.api import RetriableError
 from ottla.connect.plugins.required import require
 from ottla.pipeline.stores import StoreError
 from ottla.pipeline.stores.elasticsearch_http import ElasticsearchHttp, NoAnswer, Refused
@@ -44,14 +45,11 @@ _MALFORMED: Final = frozenset(
     }
 )
 
-_Place = tuple[TopicPartition, int]
-
 
 class _Action(NamedTuple):
-    """A line of a bulk request, with the record's position in its batch."""
+    """The lines of a bulk request that are of one record."""
 
-    position: int
-    place: _Place
+    place: Place
     line: str
     deletes: bool
 
@@ -88,11 +86,7 @@ class ElasticsearchSink:
         """The indexes that are known to be there."""
         self._mapped: set[str] = set()
         """The indexes that have a mapping."""
-        self._answered: dict[_Place, str | None] = {}
-        """What became of the records of a batch with a refused one: why it was refused, None for a taken one.
-
-        The records after a refused one are given again; they are not sent again.
-        """
+        self._answered = AnsweredRecords()
 
     def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         self._answered.clear()
@@ -102,27 +96,23 @@ class ElasticsearchSink:
         if not records:
             return
         actions: list[_Action] = []
-        for position, each in enumerate(records):
-            place = (each.place, each.offset)
+        for each in records:
+            place = place_of(each)
             if place in self._answered:
                 continue
             try:
-                action = self._action(position, place, each)
+                action = self._action(place, each)
             except DataError as problem:
                 if self._settings[options.DROP_INVALID_MESSAGE]:
                     log.warning("%s-%d offset %d is left out: %s", *each.place, each.offset, problem)
                 else:
-                    self._answered[place] = str(problem)
+                    self._answered.keep(place, str(problem))
                 continue
             if action is not None:
                 actions.append(action)
         for bulk in self._bulks(actions):
             self._send(bulk)
-        for position, each in enumerate(records):
-            reason = self._answered.get((each.place, each.offset))
-            if reason is not None:
-                raise RecordError(position, reason)
-        self._answered.clear()
+        self._answered.end_batch(records)
 
     def flush(self) -> None:
         """A bulk request is durable when it is answered."""
@@ -137,7 +127,7 @@ class ElasticsearchSink:
 
     # -- records to actions -------------------------------------------------------------------------
 
-    def _action(self, position: int, place: _Place, each: SinkRecord) -> _Action | None:
+    def _action(self, place: Place, each: SinkRecord) -> _Action | None:
         """A record's part of a bulk request; None where there is nothing to do. Raises DataError."""
         record = each.record
         topic = record.topic
@@ -164,7 +154,7 @@ class ElasticsearchSink:
                 raise DataError(f"the key is longer than {MAX_ID_BYTES} bytes, the most of an id")
         version = {} if key_ignored else {"version": each.offset, "version_type": "external"}
         if record.value is None:
-            return _Action(position, place, json.dumps({"delete": meta | version}) + "\n", True)
+            return _Action(place, json.dumps({"delete": meta | version}) + "\n", True)
         fields = plain(record.value)
         if not isinstance(fields, dict):
             raise DataError("a document is made of a struct or an object alone")
@@ -172,8 +162,8 @@ class ElasticsearchSink:
         self._prepare(index, record.value_schema if self._has_mapping_of(topic) else None)
         if self._settings[options.WRITE_METHOD] is WriteMethod.UPSERT and not key_ignored:
             head = json.dumps({"update": meta | {"retry_on_conflict": 5}})
-            return _Action(position, place, f'{head}\n{{"doc":{text},"doc_as_upsert":true}}\n', False)
-        return _Action(position, place, f"{json.dumps({'index': meta | version})}\n{text}\n", False)
+            return _Action(place, f'{head}\n{{"doc":{text},"doc_as_upsert":true}}\n', False)
+        return _Action(place, f"{json.dumps({'index': meta | version})}\n{text}\n", False)
 
     def _has_mapping_of(self, topic: str) -> bool:
         ignored = self._settings[options.TOPIC_SCHEMA_IGNORE]
@@ -208,7 +198,7 @@ class ElasticsearchSink:
                 if int(result["status"]) in _BUSY:
                     busy.append(action)
                 else:
-                    self._answered[action.place] = self._refusal(action, result)
+                    self._answered.keep(action.place, self._refusal(action, result))
             if not busy:
                 return
             bulk = busy

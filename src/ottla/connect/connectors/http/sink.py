@@ -11,12 +11,13 @@ import httpx
 import ottla
 from ottla.config.setting import Table
 from ottla.config.settings import Settings
+from ottla.connect.connectors.answered_records import AnsweredRecords, place_of
 from ottla.connect.connectors.http import settings as options
 from ottla.connect.connectors.http.settings import Authorization, ClientMode
 from ottla.connect.connectors.plain import key_text
 from ottla.connect.data.record import SinkRecord, TopicPartition
 from ottla.connect.data.schema import DataError
-from ottla.connect.plugins.api import RecordError, RetriableError
+from ottla.connect.plugins.api import RetriableError
 from ottla.connect.plugins.required import require
 
 _FOR_THE_MOMENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -51,8 +52,7 @@ class HttpSink:
         self._separator = _text(settings[options.BATCH_SEPARATOR]) or "\n"
         self._client: httpx.Client | None = None
         self._token: str | None = None
-        self._answered: dict[tuple[TopicPartition, int], str | None] = {}
-        """What became of the records of a batch that comes again: none of them is sent again."""
+        self._answered = AnsweredRecords()
 
     def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         self._answered.clear()
@@ -62,22 +62,18 @@ class HttpSink:
         most = self._settings[options.BATCH_MAX_SIZE] if self._settings[options.BATCHING_ENABLED] else 1
         group: list[tuple[SinkRecord, str]] = []
         for each in records:
-            if (each.place, each.offset) in self._answered:
+            if place_of(each) in self._answered:
                 continue
             try:
                 group.append((each, _body(each)))
             except DataError as problem:
-                self._answered[each.place, each.offset] = str(problem)
+                self._answered.keep(place_of(each), str(problem))
             if len(group) >= most:
                 self._send(group)
                 group = []
         if group:
             self._send(group)
-        for position, each in enumerate(records):
-            reason = self._answered.get((each.place, each.offset))
-            if reason is not None:
-                raise RecordError(position, reason)
-        self._answered.clear()
+        self._answered.end_batch(records)
 
     def flush(self) -> None:
         """A request is the server's when it is answered."""
@@ -104,7 +100,7 @@ class HttpSink:
         except Refused as refused:
             reason = str(refused)
         for each, _ in group:
-            self._answered[each.place, each.offset] = reason
+            self._answered.keep(place_of(each), reason)
 
     def _post(self, body: bytes) -> None:
         """Post a request until it is taken. Raises Refused, RetriableError."""

@@ -11,10 +11,11 @@ from ottla.config.setting import HIGH, Table, boolean, by_name, integer, passwor
 from ottla.config.settings import Settings
 from ottla.config.unsupported import harmless, merged, refusing
 from ottla.config.validators import OneOf, between, not_empty
+from ottla.connect.connectors.batches import made_of
 from ottla.connect.connectors.plain import plain
 from ottla.connect.data.record import Record, SinkRecord, TopicPartition
 from ottla.connect.data.schema import DataError
-from ottla.connect.plugins.api import RecordError, RetriableError
+from ottla.connect.plugins.api import RetriableError
 from ottla.connect.plugins.required import Required, require
 
 _STRATEGIES: Final = "com.mongodb.kafka.connect.sink.processor.id.strategy."
@@ -116,14 +117,9 @@ class MongoSink:
         return {}
 
     def write(self, records: Sequence[SinkRecord]) -> None:
-        refusal: RecordError | None = None
+        made, refusal = made_of(records, self._model)
         writes: dict[str, list[Any]] = {}
-        for position, each in enumerate(records):
-            try:
-                model = self._model(each)
-            except DataError as problem:
-                refusal = RecordError(position, str(problem))
-                break
+        for each, model in zip(records, made, strict=False):
             if model is not None:
                 writes.setdefault(self._collection or each.record.topic, []).append(model)
         for collection, models in writes.items():

@@ -23,12 +23,13 @@ from ottla.config.setting import (
 from ottla.config.settings import Settings
 from ottla.config.unsupported import harmless, merged, refusing
 from ottla.config.validators import ListOf, at_least
+from ottla.connect.connectors.batches import made_of
 from ottla.connect.connectors.common import GENERATION, NAME, ledger_name
 from ottla.connect.connectors.ledger_writing import LedgerWriting, Plan
 from ottla.connect.connectors.plain import json_text, key_text, plain
 from ottla.connect.data.record import Record, SinkRecord, TopicPartition
 from ottla.connect.data.schema import DataError
-from ottla.connect.plugins.api import RecordError, RetriableError
+from ottla.connect.plugins.api import RetriableError
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -144,14 +145,7 @@ class RedisSink:
         return self._writing.open(self._get_store(), partitions)
 
     def write(self, records: Sequence[SinkRecord]) -> None:
-        writes: list[_Write] = []
-        refusal: RecordError | None = None
-        for position, each in enumerate(records):
-            try:
-                writes.append(self._write_of(each))
-            except DataError as problem:
-                refusal = RecordError(position, str(problem))
-                break
+        writes, refusal = made_of(records, self._write_of)
         self._writing.write(self._get_store(), writes)
         if refusal is not None:
             raise refusal

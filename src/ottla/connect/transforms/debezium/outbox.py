@@ -11,6 +11,7 @@ from ottla.config.setting import HIGH, LOW, MEDIUM, Table, boolean, by_name, cho
 from ottla.config.settings import Settings
 from ottla.config.validators import Rule
 from ottla.connect.data.building import struct_schema
+from ottla.connect.data.caches import keep
 from ottla.connect.data.checking import check_value
 from ottla.connect.data.java_regex import JavaRegex
 from ottla.connect.data.java_text import value_text
@@ -336,13 +337,13 @@ class EventRouter:
             kept = self._by_payload.get(id(payload))
             if kept is None:
                 kept = payload, self._built(payload, schema, topic)
-                _keep(self._by_payload, id(payload), kept)
+                keep(self._by_payload, id(payload), kept, _CACHED_SCHEMAS)
             return kept[1]
         version = typed(row, column, Type.INT32)
         found = self._by_version.get(version)
         if found is None:
             found = replace(self._built(payload, schema, topic), version=version)
-            _keep(self._by_version, version, found)
+            keep(self._by_version, version, found, _CACHED_SCHEMAS)
         return found
 
     def _built(self, payload: Schema, schema: Schema, topic: str) -> Schema:
@@ -373,10 +374,3 @@ def _ms_of(envelope: Struct) -> int | None:
 
 def _is_empty(payload: Any, schema: Schema) -> bool:
     return payload is None or not value_text(payload, schema).strip()
-
-
-def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
-    """Keep something under a key, of at most _CACHED_SCHEMAS."""
-    while len(kept) >= _CACHED_SCHEMAS:
-        del kept[next(iter(kept))]
-    kept[key] = value

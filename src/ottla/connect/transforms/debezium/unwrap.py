@@ -11,6 +11,7 @@ from ottla.config.setting import LOW, MEDIUM, Table, boolean, by_name, choice, s
 from ottla.config.settings import Settings
 from ottla.config.sources import from_mapping
 from ottla.connect.data.building import OPTIONAL, REQUIRED, as_optional, struct_schema
+from ottla.connect.data.caches import keep
 from ottla.connect.data.record import Header, Record
 from ottla.connect.data.schema import DataError, Schema, Struct, Type
 from ottla.connect.transforms.common import (
@@ -229,7 +230,7 @@ class ExtractNewRecordState:
             fields = [(each.name, each.schema) for each in row.schema.fields]
             marked = struct_schema([*fields, (DELETED, OPTIONAL[Type.STRING])], like=row.schema)
             kept = row.schema, marked
-            _keep(self._marked, id(row.schema), kept)
+            keep(self._marked, id(row.schema), kept, _CACHED_SCHEMAS)
         values = copied(sources_of(row.schema, self._replace_null), row) | {DELETED: deleted}
         return VALUE.replaced(record, kept[1], Struct(kept[1], values))
 
@@ -259,7 +260,7 @@ class ExtractNewRecordState:
                 [*fields, *((each.new_name, schema) for each, schema in given)], like=row.schema
             )
             kept = row.schema, envelope.schema, wide
-            _keep(self._with_fields, key, kept)
+            keep(self._with_fields, key, kept, _CACHED_SCHEMAS)
         values = copied(sources_of(row.schema, replace_null=False), row)
         values |= {each.new_name: each.value(envelope) for each, _ in given}
         return VALUE.replaced(record, kept[2], Struct(kept[2], values))
@@ -285,16 +286,9 @@ class ExtractNewRecordState:
         if dropper is None:
             settings = Settings(ReplaceField.TABLE, from_mapping({"exclude": ",".join(names)}))
             dropper = ReplaceField(settings, side)
-            _keep(self._droppers, (side.name, names), dropper)
+            keep(self._droppers, (side.name, names), dropper, _CACHED_SCHEMAS)
         return dropper.apply(record)
 
 
 def _routed(record: Record, topic: str | None) -> Record:
     return topic_replaced(record, topic) if topic and topic.strip() else record
-
-
-def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
-    """Keep something under a key, of at most _CACHED_SCHEMAS."""
-    while len(kept) >= _CACHED_SCHEMAS:
-        del kept[next(iter(kept))]
-    kept[key] = value
