@@ -10,6 +10,7 @@ import enum
 from typing import Any, Final
 
 from ottla.client.access import DEFAULT_BOOTSTRAP
+from ottla.client.connect_api import URL_VARIABLE
 from ottla.config.setting import (
     HIGH,
     LOW,
@@ -245,7 +246,10 @@ IDENTIFICATION: Final = text_or_none(
     importance=LOW,
 )
 PLUGIN_PATH: Final = string_list(
-    "plugin.path", (), "Directories of Java's plugins, which run in a Java worker of ottla's.", importance=LOW
+    "plugin.path",
+    (),
+    "Directories of Java's plugins, which run in a Java worker of ottla's; a standalone worker runs none.",
+    importance=LOW,
 )
 RESTART_MAX: Final = integer(
     "ottla.task.restart.max",
@@ -333,6 +337,7 @@ TABLE: Final = Table(
     settings=by_name((*globals().values(), *FRONT_SETTINGS)),
     prefixes=PREFIXES,
     variables="OTTLA_CONNECT_",
+    other_variables=(URL_VARIABLE,),
     base_name=base_name,
     unsupported=UNSUPPORTED,
 )
