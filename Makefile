@@ -74,7 +74,7 @@ SEEDS ?= 0..20000
 
 drills: install-dev
 	OTTLA_EXPLORE=deep $(BIN)/python -m pytest tests/crash --long -s
-	$(BIN)/python -m pytest tests/pipeline tests/unit tests/simulation tests/testing tests/packages --long -m long
+	$(BIN)/python -m pytest tests/pipeline tests/services tests/unit tests/simulation tests/testing tests/packages --long -m long
 
 simulate: install-dev
 	OTTLA_EXPLORE=deep $(BIN)/python -m pytest tests/property --timeout=7200

@@ -32,6 +32,8 @@ from ottla.cli.servers.broker_options import DEFAULT_LISTEN
 from ottla.client.java_names import unsupported_properties
 from ottla.config.setting import Setting, Table, UpdateMode
 from ottla.config.telemetry_settings import OTLP_SETTINGS
+from ottla.connect import settings as connect_settings
+from ottla.connect.java.settings import JAVA_SETTINGS
 from ottla.core.decisions.config_changes import group_setting_bounds
 from ottla.core.settings import broker_settings, client_metrics_settings, group_settings, topic_settings
 from ottla.core.settings.broker_settings import (
@@ -145,6 +147,27 @@ def pages() -> dict[str, str]:
             "or Java's clients call their properties: `kafkastore.security.protocol`, "
             "`kafkastore.sasl.username` or `kafkastore.sasl.jaas.config`. Certificates and keys are PEM.",
         ),
+        "connect.md": service_page(
+            connect_settings.TABLE,
+            connect_settings.GROUP_ID,
+            "Names are those of Kafka Connect's workers; those that begin with `ottla.` are ottla's own. "
+            "Other names that begin with `producer.`, `consumer.` or `admin.` go, without that, to the Kafka "
+            "clients of connectors, `security.protocol`, `sasl.` and `ssl.` to these and to the worker's "
+            "own, as librdkafka or Java's clients call them. Those of `key.converter.`, `value.converter.` "
+            "and `header.converter.` go to the converters; the worker's topics are made with what stands "
+            "behind `config.storage.`, `offset.storage.` and `status.storage.`. Certificates and keys are "
+            "PEM. `ottla connect plugins CLASS` tells the settings of a connector.",
+            [
+                Section(
+                    "The Java worker",
+                    [each for each in JAVA_SETTINGS if connect_settings.TABLE.find(each.name) is None],
+                    "Of the worker that runs plugins in Java, where `plugin.path` is given: see "
+                    "[Connect](../connect.md#plugins-in-java). `ottla.java.worker.NAME` sets one of the "
+                    "properties of Kafka's own.",
+                )
+            ],
+            original="Kafka Connect and Confluent",
+        ),
         "lag.md": service_page(
             lag_settings.TABLE,
             lag_settings.OFFSET_REFRESH_MS,
@@ -203,29 +226,42 @@ def broker_page() -> str:
     )
 
 
-def service_page(table: Table, example: Setting[Any], text: str) -> str:
+def service_page(
+    table: Table,
+    example: Setting[Any],
+    text: str,
+    more: Sequence[Section] = (),
+    *,
+    original: str = "Confluent",
+) -> str:
     variable = table.variables + example.name.replace(".", "_").upper()
     how = HOW.format(variable=variable, name=example.name)
     known = page(
-        f"Settings of {table.title}", f"{how}\n\n{text}", [Section("", list(table.settings.values()))]
+        f"Settings of {table.title}",
+        f"{how}\n\n{text}",
+        [Section("", list(table.settings.values())), *more],
     )
-    return f"{known}\n{unsupported_settings(table)}"
+    return f"{known}\n{unsupported_settings(table, original)}"
 
 
-def unsupported_settings(table: Table) -> str:
-    """Confluent's settings that the service lacks, by reason; those of Kafka clients are left out."""
+def unsupported_settings(table: Table, original: str) -> str:
+    """The original's settings that the service lacks, by reason; those of Kafka clients are left out."""
     of_clients = unsupported_properties(table.prefixes)
     parts: list[str] = []
     for refuses, heading, text in (
-        (True, "Settings of Confluent that stop the start", "They ask for something that would be missing."),
-        (False, "Settings of Confluent without effect", "A file with them is taken; a warning names them."),
+        (
+            True,
+            "that stop the start",
+            "They ask for something that would be missing.",
+        ),
+        (False, "without effect", "A file with them is taken; a warning names them."),
     ):
         reasons: dict[str, list[str]] = {}
         for name, each in table.unsupported.items():
             if each.refuses is refuses and name not in of_clients and table.find(name) is None:
                 reasons.setdefault(each.reason, []).append(f"`{name}{'*' if name.endswith('.') else ''}`")
         lines = [f"- {', '.join(sorted(names))}: {prose(reason)}." for reason, names in reasons.items()]
-        parts.append(f"## {heading}\n\n{text}\n\n" + "\n".join(lines))
+        parts.append(f"## Settings of {original} {heading}\n\n{text}\n\n" + "\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
 

@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 from ottla.client.errors import ClientOptionError, ClusterError
 from ottla.client.registry.wire import RegistryAccess, authorization_in, shown
 
+URL_VARIABLE: Final = "OTTLA_CONNECT_URL"
 DEFAULT_URL: Final = "http://127.0.0.1:8083"
 TIMEOUT_SECONDS: Final = 95.0
 """Connect gives up on a request of its own after 90 seconds."""

@@ -102,6 +102,9 @@ _ASSIGNORS: Final = {
     "RoundRobinAssignor": "roundrobin",
     "CooperativeStickyAssignor": "cooperative-sticky",
 }
+_OF_LISTENERS: Final = frozenset(
+    {"ssl.client.auth", "ssl.client.authentication", "ssl.keystore.reload", "ssl.principal.mapping.rules"}
+)
 _TLS_VERSIONS: Final = frozenset({"TLSv1.2", "TLSv1.3"})
 _PASSWORD_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
 _TOKEN_MODULE: Final = "OAuthBearerLoginModule"
@@ -137,6 +140,19 @@ _JAAS: Final = re.compile(
 _JAAS_OPTION: Final = re.compile(
     r"""\s*([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
 )
+
+
+def without_listeners_tls(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of clients among those of a service whose own TLS has the same names, as Connect's has.
+
+    A cluster without TLS has none, whatever keys the service's listeners have.
+    """
+    with_tls = properties.get("security.protocol", "").upper() in ("SSL", "SASL_SSL")
+    return {
+        name: text
+        for name, text in properties.items()
+        if name not in _OF_LISTENERS and (with_tls or not name.startswith("ssl."))
+    }
 
 
 def unsupported_properties(prefixes: Iterable[str]) -> dict[str, Unsupported]:

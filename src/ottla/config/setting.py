@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ottla.config.unsupported import Unsupported, find_unsupported
@@ -194,12 +194,20 @@ class Table:
     """The settings of one program or resource.
 
     title: the program or resource. settings: by name. prefixes: other names that begin so are passed on to a
-    client or plugin. variables: how environment variables begin that give settings. base_name: gives the name
-    of the setting that a name stands for, where they differ. unsupported: settings of the original that the
-    program does not have.
+    client or plugin. variables: how environment variables begin that give settings. other_variables: those
+    that begin so and are for somebody else. base_name: gives the name of the setting that a name stands for,
+    where they differ. unsupported: settings of the original that the program does not have.
     """
 
-    __slots__ = ("_base_name", "prefixes", "settings", "title", "unsupported", "variables")
+    __slots__ = (
+        "_base_name",
+        "other_variables",
+        "prefixes",
+        "settings",
+        "title",
+        "unsupported",
+        "variables",
+    )
 
     def __init__(
         self,
@@ -208,6 +216,7 @@ class Table:
         *,
         prefixes: tuple[str, ...] = (),
         variables: str = "",
+        other_variables: Collection[str] = (),
         base_name: Callable[[str], str] | None = None,
         unsupported: Mapping[str, Unsupported] | None = None,
     ) -> None:
@@ -215,6 +224,7 @@ class Table:
         self.settings = settings
         self.prefixes = prefixes
         self.variables = variables
+        self.other_variables = frozenset(other_variables)
         self._base_name = base_name
         self.unsupported = unsupported or {}
 

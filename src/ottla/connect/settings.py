@@ -10,6 +10,8 @@ import enum
 from typing import Any, Final
 
 from ottla.client.access import DEFAULT_BOOTSTRAP
+from ottla.client.connect_api import URL_VARIABLE
+from ottla.client.java_names import without_listeners_tls
 from ottla.config.setting import (
     HIGH,
     LOW,
@@ -332,6 +334,7 @@ TABLE: Final = Table(
     settings=by_name((*globals().values(), *FRONT_SETTINGS)),
     prefixes=PREFIXES,
     variables="OTTLA_CONNECT_",
+    other_variables=(URL_VARIABLE,),
     base_name=base_name,
     unsupported=UNSUPPORTED,
 )
@@ -367,11 +370,13 @@ def host_properties(settings: Settings, *, standalone: bool) -> dict[str, str]:
 
 def client_properties(settings: Settings) -> dict[str, str]:
     """The properties of the worker's own Kafka clients, in Java's names."""
-    return {
-        name: text
-        for name, text in settings.texts().items()
-        if name in CLIENT_NAMES or name.startswith(CLIENT_PREFIXES)
-    }
+    return without_listeners_tls(
+        {
+            name: text
+            for name, text in settings.texts().items()
+            if name in CLIENT_NAMES or name.startswith(CLIENT_PREFIXES)
+        }
+    )
 
 
 def topic_settings(settings: Settings, prefix: str) -> dict[str, str]:

@@ -92,6 +92,20 @@ def test_tasks_are_shared_and_those_of_a_killed_worker_are_taken_over(
     workers[1].wait_for("c", "RUNNING", PARTITIONS)
 
 
+def test_whoever_is_asked_tells_running_only_when_no_former_run_is_left(
+    workers: list[ConnectWorker], tmp_path: Path
+) -> None:
+    make(workers[0], "c", tmp_path / "marks-0")
+    workers[0].wait_for("c", "RUNNING", PARTITIONS)
+    for change in range(1, 5):
+        asked = workers[change % 2]
+        make(asked, "c", tmp_path / f"marks-{change}")
+        asked.wait_for("c", "RUNNING", PARTITIONS)
+        former, present = (live(tmp_path / f"marks-{each}") for each in (change - 1, change))
+        assert not any(former.values())
+        assert [len(runs) for runs in present.values()] == [1] * (PARTITIONS + 1)
+
+
 def test_a_frozen_workers_runs_are_dead_before_another_worker_begins_them(
     workers: list[ConnectWorker], tmp_path: Path
 ) -> None:

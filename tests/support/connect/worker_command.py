@@ -1,6 +1,7 @@
 """`ottla connect` as a program with test plugins: `python worker_command.py connect|standalone …`.
 
-PLUGINS of the module that OTTLA_TEST_PLUGINS names are there beside the installed ones, in hosts too.
+PLUGINS of the module that OTTLA_TEST_PLUGINS names are there beside the installed ones. OTTLA_TEST_HOST says
+what the hosts are: `scripted`, which run nothing, or `fake`, which run the plugins of fake_plugins.py.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from ottla.cli.servers import connect as commands
 from ottla.connect import service
 from ottla.connect.plugins import catalog
 from ottla.connect.plugins.catalog import Catalog, Engine
-from ottla.connect.worker import building
 from ottla.connect.worker.building import Surroundings
 
 HOST = Path(__file__).with_name("scripted_host.py")
 
 
 def host_command(engine: Engine) -> Sequence[str]:
-    """The scripted host in place of the real one."""
-    return [sys.executable, str(HOST), "--engine", engine]
+    """A host in place of the real one."""
+    is_fake = os.environ.get("OTTLA_TEST_HOST") == "fake"
+    host = ["-m", "support.connect.host_main"] if is_fake else [str(HOST)]
+    return [sys.executable, *host, "--engine", engine]
 
 
 def main() -> int:
@@ -36,8 +38,6 @@ def main() -> int:
     real = service.surroundings()
 
     def surroundings() -> Surroundings:
-        if os.environ.get("OTTLA_TEST_HOST") == "real":
-            return Surroundings(Catalog([*plugins, *kept]), real.offsets, building.host_command)
         return Surroundings(Catalog([*plugins, *kept]), real.offsets, host_command)
 
     service.surroundings = surroundings

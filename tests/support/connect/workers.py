@@ -6,11 +6,12 @@ import http.client
 import json
 import os
 import signal
+import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +40,8 @@ class ConnectWorker:
 
     port: int
     server: ServerProcess
+    tls: ssl.SSLContext | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     @contextmanager
@@ -49,22 +52,26 @@ class ConnectWorker:
         settings: Mapping[str, str] | None = None,
         words: Sequence[str] = ("connect",),
         host: str = "scripted",
+        tls: ssl.SSLContext | None = None,
+        headers: Mapping[str, str] | None = None,
+        plugins: str = "support.connect.file_plugins",
     ) -> Iterator[ConnectWorker]:
-        """A worker that runs while the block does."""
+        """A worker that runs while the block does. tls, headers: of requests to one that asks for them."""
         port = free_port()
         directory.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, str(COMMAND), *words, "--bootstrap", bootstrap]
-        command += ["--listen", f"127.0.0.1:{port}"]
+        command += ["--listen", f"{'http' if tls is None else 'https'}://127.0.0.1:{port}"]
         for key, value in {**QUICK, **(settings or {})}.items():
             command += ["--set", f"{key}={value}"]
         environment = {
             **os.environ,
-            "OTTLA_TEST_PLUGINS": "support.connect.file_plugins",
+            "OTTLA_TEST_PLUGINS": plugins,
             "OTTLA_TEST_HOST": host,
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path]),
         }
         log = directory / f"connect-{port}.log"
-        worker = cls(port, ServerProcess(command, "ottla connect ready", log, environment=environment))
+        server = ServerProcess(command, "ottla connect ready", log, environment=environment)
+        worker = cls(port, server, tls, headers or {})
         try:
             worker.server.start()
             yield worker
@@ -84,9 +91,13 @@ class ConnectWorker:
         """Send a request, with a body of JSON or of bytes."""
         data = raw if raw is not None else None if body is None else json.dumps(body).encode()
         given = {"content-type": "application/json"} if data is not None else {}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=100)
+        connection = (
+            http.client.HTTPConnection("127.0.0.1", self.port, timeout=100)
+            if self.tls is None
+            else http.client.HTTPSConnection("127.0.0.1", self.port, timeout=100, context=self.tls)
+        )
         try:
-            connection.request(method, path, data, {**given, **(headers or {})})
+            connection.request(method, path, data, {**given, **self.headers, **(headers or {})})
             answer = connection.getresponse()
             text = answer.read()
         finally:

@@ -328,6 +328,24 @@ def test_waiting_ends_when_all_run_and_fails_when_one_has_failed(
     assert "did not run within 0.02 seconds" in capsys.readouterr().err
 
 
+def test_waiting_is_for_as_many_tasks_as_the_connector_is_to_have(
+    fake: FakeConnect, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path, "a.json", {"name": "a", "config": LINES})
+    fake.put("a")
+
+    def instead(method: str, path: str, body: Any, query: object) -> tuple[int, Any] | None:
+        if (method, path) != ("GET", "/connectors"):
+            return None
+        info = fake.info("a")
+        info["tasks"].append({"connector": "a", "task": 1})
+        return 200, {"a": {"info": info, "status": fake.status("a")}}
+
+    fake.instead = instead
+    assert ottla("apply", file, "--wait", "0.02") == 1
+    assert "connector a did not run within 0.02 seconds" in capsys.readouterr().err
+
+
 def test_a_second_apply_of_any_files_changes_nothing(fake: FakeConnect, tmp_path: Path) -> None:
     """Whatever is there before, and whatever the files say."""
     drawn = random.Random(random.randrange(2**32))

@@ -17,10 +17,11 @@ from ottla.cli.servers.options import settings_options
 from ottla.config.errors import UsageError
 from ottla.config.setting import Table
 from ottla.config.sources import Given, Layer, texts
+from ottla.connect import settings as connect_settings
 from ottla.registry import settings as registry_settings
 from ottla.rest import settings as rest_settings
 
-TABLES = [BROKER_TABLE, registry_settings.TABLE, rest_settings.TABLE]
+TABLES = [BROKER_TABLE, registry_settings.TABLE, rest_settings.TABLE, connect_settings.TABLE]
 
 
 def parsed(table: Table, *words: str) -> dict[str, Given]:
@@ -53,6 +54,12 @@ def test_options_win_over_variables_over_the_file(
         Layer.ENVIRONMENT,
         Layer.FILE,
     ]
+
+
+def test_the_variable_of_the_commands_is_none_of_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_CONNECT_URL", "http://127.0.0.1:8083")
+    monkeypatch.setenv("OTTLA_CONNECT_GROUP_ID", "team")
+    assert texts(parsed(connect_settings.TABLE)) == {"group.id": "team"}
 
 
 def test_no_variable_belongs_to_two_programs() -> None:
@@ -94,7 +101,8 @@ def test_a_variable_that_can_t_be_is_told_by_its_name(
 ) -> None:
     monkeypatch.setenv(f"{table.variables}LISTENERS", "")
     assert main([table.title.removeprefix("ottla ")]) == 1
-    told = f"{table.title}: {table.variables}LISTENERS: listeners=: The list must not be empty\n"
+    path = "ottla connect worker" if table is connect_settings.TABLE else table.title
+    told = f"{path}: {table.variables}LISTENERS: listeners=: The list must not be empty\n"
     assert capsys.readouterr().err == told
 
 

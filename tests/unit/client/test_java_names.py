@@ -9,7 +9,7 @@ import pytest
 
 from ottla.client.access import ClusterAccess
 from ottla.client.errors import ClientOptionError
-from ottla.client.java_names import librdkafka_properties
+from ottla.client.java_names import librdkafka_properties, without_listeners_tls
 
 JAAS = (
     'org.apache.kafka.common.security.plain.PlainLoginModule required username="al\\\\ice" password="s\\"c;";'
@@ -119,3 +119,13 @@ def test_servers_of_another_protocol_are_left_out_where_others_are_given(
 ) -> None:
     access = ClusterAccess(bootstrap, {"security.protocol": protocol})
     assert access.librdkafka()["bootstrap.servers"] == servers
+
+
+def test_the_tls_of_a_services_listeners_is_none_of_its_clients() -> None:
+    own = {"ssl.keystore.location": "/k.p12", "ssl.client.authentication": "REQUIRED"}
+    login = {"sasl.mechanism": "PLAIN"}
+    assert without_listeners_tls({**own, **login}) == login
+    plain = {**login, "security.protocol": "SASL_PLAINTEXT"}
+    assert without_listeners_tls({**own, **plain}) == plain
+    tls = {**login, "security.protocol": "sasl_ssl", "ssl.keystore.location": "/k.p12"}
+    assert without_listeners_tls({**own, **tls}) == tls

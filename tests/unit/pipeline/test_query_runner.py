@@ -80,8 +80,8 @@ class FakeWriter:
         return self._queries.pop(0)
 
 
-def start(runner: QueryRunner, directory: Path, *queries: FakeQuery) -> PipelineQuery:
-    admission = Admission(QuerySpec("orders", directory, []), (), Beginning.NEW, ())
+def start(runner: QueryRunner, directory: Path, *queries: FakeQuery, name: str = "orders") -> PipelineQuery:
+    admission = Admission(QuerySpec(name, directory, []), (), Beginning.NEW, ())
     return runner.start(admission, cast(Any, FakeWriter(queries)))
 
 
@@ -263,4 +263,18 @@ def test_a_query_that_waits_for_its_next_start_can_be_stopped(
     assert query.stop(20)
 
     assert query.state is QueryState.STOPPED
+    runner.close()
+
+
+def test_ended_queries_are_kept_up_to_a_number_and_running_ones_always(
+    fake: FakeQuery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_module, "ENDED_QUERIES", 3)
+    runner = make_runner()
+    start(runner, tmp_path, fake, name="runs")
+    for number in range(10):
+        start(runner, tmp_path, FakeQuery(), name=f"ends-{number}").stop(0.05)
+    assert [each.name for each in runner.queries] == ["runs", *(f"ends-{each}" for each in (6, 7, 8, 9))]
+    start(runner, tmp_path, FakeQuery(), name="ends-7").stop(0.05)
+    assert [each.name for each in runner.queries] == ["runs", *(f"ends-{each}" for each in (6, 8, 9, 7))]
     runner.close()

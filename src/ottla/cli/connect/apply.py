@@ -23,7 +23,7 @@ from ottla.config.setting import HIDDEN
 from ottla.config.unsupported import is_secret
 
 POLL_SECONDS: Final = 0.25
-_UNKNOWN_STATUS: Final = 404
+_UNKNOWN: Final = "UNKNOWN"
 
 
 class Action(enum.StrEnum):
@@ -239,8 +239,9 @@ def _await(session: Session, wanted: Sequence[WantedConnector], seconds: float, 
     waiting = [one.name for one in wanted if one.initial_state in (None, "RUNNING")]
     while waiting:
         left = []
+        found = session.api.connectors()
         for name in waiting:
-            states = _states(session, name)
+            states = _states(found.get(name) or {})
             if "FAILED" in states:
                 outcomes.failed(
                     f"connector {name} has failed: `ottla connect status {name} --trace` tells why"
@@ -256,13 +257,9 @@ def _await(session: Session, wanted: Sequence[WantedConnector], seconds: float, 
             time.sleep(POLL_SECONDS)
 
 
-def _states(session: Session, name: str) -> list[str]:
-    """The states of a connector and of its tasks; empty while no worker has told one."""
-    try:
-        told = session.api.status(name)
-    except ConnectRefusal as refusal:
-        if refusal.status == _UNKNOWN_STATUS:
-            return []
-        raise
+def _states(expanded: Mapping[str, Any]) -> list[str]:
+    """The states of a connector and of the tasks that it is to have; UNKNOWN: no worker has told one."""
+    told, info = expanded.get("status") or {}, expanded.get("info") or {}
     parts = [told.get("connector") or {}, *(told.get("tasks") or ())]
-    return [str(each.get("state")) for each in parts]
+    missing = 1 + len(info.get("tasks") or ()) - len(parts)
+    return [str(each.get("state")) for each in parts] + [_UNKNOWN] * missing

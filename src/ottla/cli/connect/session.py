@@ -16,14 +16,13 @@ from ottla.cli.frame.cluster import mode_of, output_options
 from ottla.cli.frame.errors import did_you_mean
 from ottla.cli.frame.options import pairs_option
 from ottla.cli.frame.output import Output
-from ottla.client.connect_api import DEFAULT_URL, ConnectAccess, ConnectApi, ConnectRefusal
+from ottla.client.connect_api import DEFAULT_URL, URL_VARIABLE, ConnectAccess, ConnectApi, ConnectRefusal
 from ottla.client.errors import ClusterError
 from ottla.config.errors import UserError
 from ottla.config.sources import SET, from_file, from_words, layered, texts
 
 P = ParamSpec("P")
 
-URL_VARIABLE: Final = "OTTLA_CONNECT_URL"
 NOT_FOUND: Final = 404
 
 

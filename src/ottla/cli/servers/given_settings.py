@@ -27,4 +27,5 @@ def given_in_environment(table: Table) -> dict[str, Given]:
     standard = {
         variable: name for variable, name in STANDARD_VARIABLES.items() if table.find(name) is not None
     }
-    return from_environment(os.environ, table.variables, standard)
+    own = {name: text for name, text in os.environ.items() if name not in table.other_variables}
+    return from_environment(own, table.variables, standard)

@@ -37,6 +37,8 @@ class ConfigImage:
         self._fences: dict[str, int] = {}
         self._fenced_counts: dict[str, int] = {}
         self._generations: dict[str, int] = {}
+        self._config_offsets: dict[str, int] = {}
+        self._generation_offsets: dict[str, int] = {}
         self._inconsistent: set[str] = set()
         self._pending_fencing: set[str] = set()
         self.session_key: SessionKey | None = None
@@ -98,6 +100,14 @@ class ConfigImage:
         """How often the connector's offsets were changed by hand."""
         return self._generations.get(connector, 0)
 
+    def revision(self, id: TaskId) -> int:
+        """The offset of the last record that changed the work of a connector or task, -1 without any.
+
+        The same on every worker, whatever compaction has taken away: each such record is its key's last one.
+        """
+        offsets = self._config_offsets if id.task == CONNECTOR else self._task_generations
+        return max(offsets.get(id.connector, -1), self._generation_offsets.get(id.connector, -1))
+
     # -- replay ---------------------------------------------------------------------------------------
 
     def replay(self, record: ConfigRecord, offset: int) -> None:
@@ -108,6 +118,7 @@ class ConfigImage:
                 self._remove(connector)
             case ConnectorConfig(connector, properties) if properties is not None:
                 self._connectors[connector] = properties
+                self._config_offsets[connector] = offset
                 self._targets.setdefault(connector, TargetState.STARTED)
             case TaskConfig(connector, task, properties):
                 self._deferred.setdefault(connector, {})[task] = properties
@@ -123,13 +134,16 @@ class ConfigImage:
                 self._pending_fencing.discard(connector)
             case OffsetsGeneration(connector, generation):
                 self._generations[connector] = generation
+                self._generation_offsets[connector] = offset
             case SessionKey():
                 self.session_key = record
             case _:
                 pass  # requests: they change nothing that lasts
 
     def _remove(self, connector: str) -> None:
-        for each in (self._connectors, self._counts, self._tasks, self._deferred, self._task_generations):
+        self._connectors.pop(connector, None)
+        self._config_offsets.pop(connector, None)
+        for each in (self._counts, self._tasks, self._deferred, self._task_generations):
             each.pop(connector, None)
         self._inconsistent.discard(connector)
 

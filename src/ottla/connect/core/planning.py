@@ -51,6 +51,14 @@ def split(task: Properties) -> tuple[dict[str, str], list[dict[str, Any]]]:
     return config, [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
+def is_planned_from(config: Properties, task: Properties) -> bool:
+    """Whether a task's configuration is that of a plan of this connector's configuration."""
+    planned = {PARTITIONS, TASK_CLASS}
+    return all(
+        config.get(name) == task.get(name) for name in (config.keys() | task.keys()) if name not in planned
+    )
+
+
 def task_class(connector_class: str) -> str:
     """The name of the class of a connector's tasks, which people see in their configurations."""
     return connector_class.removesuffix("Connector") + "Task"

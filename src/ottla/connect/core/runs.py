@@ -1,9 +1,10 @@
 """The state machine of the connectors and tasks of one worker: what to start, stop, pause and tell now.
 
 Theory of operation. `want` says which connectors and tasks this worker is to run, and of what configuration
-(`Wanted.key`). Each has at most one run, known by a number that is never used twice: words about another run
-than the present one are ignored. A run that is to be another one (a changed configuration, a restart) is
-stopped first, and started when it has ended; so no two runs of one task are ever there at the same time.
+(`Wanted.revision`). Each has at most one run, known by a number that is never used twice: words about
+another run than the present one are ignored. A run that is to be another one (a changed configuration, a
+restart) is stopped first, and started when it has ended; so no two runs of one task are ever there at the
+same time.
 A run that fails is started again after a pause, and stays FAILED when the policy has no more attempts.
 
 Every method returns the effects that the worker performs, in their order.
@@ -12,7 +13,7 @@ Every method returns the effects that the worker performs, in their order.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from ottla.connect.core.ids import State, TargetState, TaskId
@@ -21,9 +22,9 @@ from ottla.connect.core.restarts import Failures, RestartPolicy
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to run. key: two runs of different keys do different work. version: of the plugin."""
+    """What is to run. revision: runs of two revisions do different work. version: of the plugin."""
 
-    key: Hashable
+    revision: int
     target: TargetState
     version: str | None = None
 
@@ -61,12 +62,13 @@ class PauseRun:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Publish a status."""
+    """Publish a status. revision: of the work that the state is about; None: it is about none."""
 
     id: TaskId
     state: State
     trace: str | None = None
     version: str | None = None
+    revision: int | None = None
 
 
 Effect = StartRun | StopRun | PauseRun | Tell
@@ -134,6 +136,11 @@ class Runs:
         entry = self._entries.get(id)
         return entry is not None and (entry.phase in _LIVE or entry.phase is Phase.STOPPING)
 
+    def revision(self, id: TaskId) -> int | None:
+        """What the last run was started for; None for one that was never started here."""
+        entry = self._entries.get(id)
+        return None if entry is None or entry.started is None else entry.started.revision
+
     @property
     def phases(self) -> Mapping[TaskId, Phase]:
         """All connectors and tasks of this worker."""
@@ -158,7 +165,7 @@ class Runs:
                 if found is None:
                     continue
                 entry = self._entries[id] = _Entry(None)
-            if entry.wanted is not None and found is not None and entry.wanted.key != found.key:
+            if entry.wanted is not None and found is not None and entry.wanted.revision != found.revision:
                 entry.failures.forget()
             entry.wanted = found
             effects += self._settle(id, entry)
@@ -173,7 +180,7 @@ class Runs:
                 continue
             entry.failures.forget()
             entry.is_restarting = True
-            effects.append(Tell(id, State.RESTARTING, version=entry.wanted.version))
+            effects.append(_told(id, entry, State.RESTARTING))
             effects += self._settle(id, entry)
         return effects
 
@@ -183,8 +190,7 @@ class Runs:
         if entry is None or entry.number != number or entry.phase not in _LIVE:
             return []
         entry.phase = Phase.RUNNING
-        version = entry.wanted.version if entry.wanted is not None else None
-        return [Tell(id, State.RUNNING, version=version), *self._settle(id, entry)]
+        return [_told(id, entry, State.RUNNING), *self._settle(id, entry)]
 
     def paused(self, id: TaskId, number: int) -> list[Effect]:
         """The run rests."""
@@ -192,8 +198,7 @@ class Runs:
         if entry is None or entry.number != number or entry.phase not in _LIVE:
             return []
         entry.phase = Phase.PAUSED
-        version = entry.wanted.version if entry.wanted is not None else None
-        return [Tell(id, State.PAUSED, version=version), *self._settle(id, entry)]
+        return [_told(id, entry, State.PAUSED), *self._settle(id, entry)]
 
     def ended(
         self, id: TaskId, number: int, trace: str | None, now_ms: int, *, counts: bool = True
@@ -210,7 +215,7 @@ class Runs:
             # A run that can't rest ends in place of it; any other has done all that there is to do.
             entry.phase = Phase.PAUSED if entry.asked_paused else Phase.DONE
             entry.number = 0
-            paused = [Tell(id, State.PAUSED, version=self._version(entry))] if entry.asked_paused else []
+            paused = [_told(id, entry, State.PAUSED)] if entry.asked_paused else []
             return [*paused, *self._settle(id, entry)]
         return self._failed(id, entry, trace, now_ms, counts)
 
@@ -230,22 +235,22 @@ class Runs:
     # -- decisions ------------------------------------------------------------------------------------
 
     def _failed(self, id: TaskId, entry: _Entry, trace: str, now_ms: int, counts: bool) -> list[Effect]:
-        version = self._version(entry)
-        if entry.wanted is None or entry.wanted.key != getattr(entry.started, "key", None):
+        if entry.wanted is None or entry.wanted.revision != getattr(entry.started, "revision", None):
             return self._settle(id, entry)
         pause_ms: int | None = self._policy.first_pause_ms
         if counts or not self._policy.most:
             pause_ms = entry.failures.pause_ms(self._policy, now_ms)
         if pause_ms is None:
             entry.phase = Phase.FAILED
-            return [Tell(id, State.FAILED, trace, version)]
+            return [_told(id, entry, State.FAILED, trace)]
         entry.phase, entry.until_ms = Phase.WAITING, now_ms + pause_ms
-        return [Tell(id, State.RESTARTING, trace, version)]
+        return [_told(id, entry, State.RESTARTING, trace)]
 
     def _settle(self, id: TaskId, entry: _Entry) -> list[Effect]:
         """The next step towards what is wanted."""
         wanted = entry.wanted
-        is_other = wanted is not None and entry.started is not None and wanted.key != entry.started.key
+        started = entry.started
+        is_other = wanted is not None and started is not None and wanted.revision != started.revision
         if entry.phase in _LIVE and entry.number:
             if wanted is None or is_other or entry.is_restarting or wanted.target is TargetState.STOPPED:
                 entry.phase = Phase.STOPPING
@@ -262,7 +267,7 @@ class Runs:
         if wanted.target is TargetState.STOPPED:
             is_new = entry.started != wanted or entry.is_restarting
             entry.phase, entry.started, entry.is_restarting = Phase.IDLE, wanted, False
-            return [Tell(id, State.STOPPED, version=wanted.version)] if is_new else []
+            return [_told(id, entry, State.STOPPED)] if is_new else []
         resumes = entry.phase is Phase.PAUSED and not wanted.paused
         if entry.phase is Phase.IDLE or is_other or entry.is_restarting or resumes:
             return self._start(id, entry, wanted)
@@ -274,5 +279,8 @@ class Runs:
         entry.asked_paused, entry.is_restarting = wanted.paused, False
         return [StartRun(id, self._number, wanted.paused)]
 
-    def _version(self, entry: _Entry) -> str | None:
-        return None if entry.wanted is None else entry.wanted.version
+
+def _told(id: TaskId, entry: _Entry, state: State, trace: str | None = None) -> Tell:
+    """A state of the run that there is, or was last."""
+    version = None if entry.wanted is None else entry.wanted.version
+    return Tell(id, state, trace, version, None if entry.started is None else entry.started.revision)

@@ -10,13 +10,17 @@ from ottla.connect.core.ids import CONNECTOR, State, TaskId
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of a connector or task. generation: of the group, as the worker knew it."""
+    """The state of a connector or task. generation: of the group, as the worker knew it.
+
+    revision: that of the work that the worker means (see ConfigImage.revision); None: it does not say.
+    """
 
     state: State
     worker_id: str
     generation: int
     trace: str | None = None
     version: str | None = None
+    revision: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

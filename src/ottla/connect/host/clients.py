@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from ottla.client.access import DEFAULT_BOOTSTRAP, ClusterAccess
+from ottla.client.java_names import without_listeners_tls
 from ottla.config.errors import ConfigError
 from ottla.connect.host.logs import log_name
 from ottla.connect.host.messages import Start
@@ -38,7 +39,7 @@ def access(worker: Mapping[str, str], config: Mapping[str, str], kind: Kind) -> 
     given[BOOTSTRAP] = worker.get(BOOTSTRAP, DEFAULT_BOOTSTRAP)
     given |= _under(worker, f"{kind}.") | _under(config, f"{kind}.override.")
     bootstrap = given.pop(BOOTSTRAP)
-    return ClusterAccess(bootstrap, given)
+    return ClusterAccess(bootstrap, without_listeners_tls(given))
 
 
 def _under(values: Mapping[str, str], prefix: str) -> dict[str, str]:

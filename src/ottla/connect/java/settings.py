@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla.client.access import ClusterAccess
+from ottla.client.java_names import without_listeners_tls
 from ottla.config.setting import LOW, Table, by_name, integer, string, string_list
 from ottla.config.settings import Settings
 from ottla.config.sources import from_mapping
@@ -115,7 +116,7 @@ def java_options(worker: Mapping[str, str]) -> JavaOptions | None:
     directories = [each for each in settings[PLUGIN_PATH] if each]
     if not directories:
         return None
-    security = {name: text for name, text in worker.items() if name.startswith(_SECURITY)}
+    security = _security(worker)
     bootstrap = worker.get("bootstrap.servers", "")
     access = ClusterAccess(bootstrap, security)
     given = {
@@ -155,13 +156,17 @@ def _names(worker: Mapping[str, str]) -> dict[str, str]:
     return names
 
 
+def _security(worker: Mapping[str, str]) -> dict[str, str]:
+    return without_listeners_tls({k: text for k, text in worker.items() if k.startswith(_SECURITY)})
+
+
 def _client_properties(bootstrap: str, worker: Mapping[str, str]) -> dict[str, str]:
     """How the Java worker, and the clients of its connectors, reach the cluster.
 
     In Connect the clients of connectors have no security unless it is said behind their prefixes. Here the
     worker's own holds for a kind of clients for which none is said.
     """
-    own = {name: text for name, text in worker.items() if name.startswith(_SECURITY)}
+    own = _security(worker)
     found = _java_names(bootstrap, own)
     for prefix in _CLIENTS:
         given = {name.removeprefix(prefix): text for name, text in worker.items() if name.startswith(prefix)}

@@ -109,7 +109,8 @@ PREDICATES: Final = repeating_list(
 RELOAD: Final = string(
     "config.action.reload",
     "restart",
-    "Whether the connector is restarted when a value of a config provider expires.",
+    "Whether the connector is restarted when a value of a config provider expires. Those of files, "
+    "directories and the environment never do, as with Kafka's workers.",
     OneOf(("none", "restart")),
     importance=LOW,
 )

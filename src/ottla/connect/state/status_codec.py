@@ -1,4 +1,7 @@
-"""The records of connect-status as bytes: schemaless JSON with the keys and fields of Java's workers."""
+"""The records of connect-status as bytes: schemaless JSON with the keys and fields of Java's workers.
+
+The field `revision` is ottla's own; Java's workers pass over fields that they don't know.
+"""
 
 from __future__ import annotations
 
@@ -67,17 +70,19 @@ def _status(status: Status) -> dict[str, Any]:
         "worker_id": status.worker_id,
         "generation": status.generation,
         "version": status.version,
+        "revision": status.revision,
     }
 
 
 def _status_of(value: Mapping[str, Any] | None) -> Status | None:
     if value is None or value["state"] == "DESTROYED":
         return None
-    trace, version = value.get("trace"), value.get("version")
+    trace, version, revision = value.get("trace"), value.get("version"), value.get("revision")
     return Status(
         State(value["state"]),
         str(value["worker_id"]),
         int(value["generation"]),
         None if trace is None else str(trace),
         None if version is None else str(version),
+        None if revision is None else int(revision),
     )

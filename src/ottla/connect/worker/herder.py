@@ -14,6 +14,7 @@ from ottla.connect.core.config_records import LoggerLevel, Properties, RestartRe
 from ottla.connect.core.decisions import Decided
 from ottla.connect.core.errors import Refused, not_found
 from ottla.connect.core.ids import CONNECTOR, State, TargetState, TaskId
+from ottla.connect.core.planning import is_planned_from
 from ottla.connect.core.status_image import Status, StatusImage, TopicStatus
 from ottla.connect.offsets.connector_offsets import (
     BadOffsets,
@@ -126,7 +127,7 @@ class Herder:
         found = self.statuses.status(TaskId(connector, CONNECTOR))
         if found is None:
             raise Refused(404, f"No status found for connector {connector}")
-        return self._status(connector, found, lambda _id, status: status.state)
+        return self._status(connector, found, lambda _id, state: state)
 
     def task_status(self, connector: str, task: int) -> dict[str, Any]:
         """The state of one task."""
@@ -134,7 +135,7 @@ class Herder:
         found = self.statuses.status(id)
         if found is None:
             raise Refused(404, f"No status found for task {id}")
-        return {"id": task, **_told(found, found.state)}
+        return {"id": task, **_told(found, self._state(id, found))}
 
     def tasks(self, connector: str) -> list[dict[str, Any]]:
         """The tasks of a connector with their configurations."""
@@ -190,18 +191,49 @@ class Herder:
         return "unknown" if plugin is None else plugin.kind
 
     def _status(
-        self, connector: str, status: Status, state_of: Callable[[TaskId, Status], State]
+        self, connector: str, status: Status, state_of: Callable[[TaskId, State], State]
     ) -> dict[str, Any]:
         config = self.image.config(connector)
+        # The statuses of tasks that a connector has lost are taken away a moment later than the tasks.
+        count = self.image.task_count(connector)
+        tasks = [each for each in self.statuses.tasks(connector) if config is None or each[0] < count]
+
+        def told(id: TaskId, status: Status) -> dict[str, Any]:
+            return _told(status, state_of(id, self._state(id, status)))
+
         return {
             "name": connector,
-            "connector": _told(status, state_of(TaskId(connector, CONNECTOR), status)),
-            "tasks": [
-                {"id": task, **_told(each, state_of(TaskId(connector, task), each))}
-                for task, each in self.statuses.tasks(connector)
-            ],
+            "connector": told(TaskId(connector, CONNECTOR), status),
+            "tasks": [{"id": task, **told(TaskId(connector, task), each)} for task, each in tasks],
             "type": "unknown" if config is None else self._type(config),
         }
+
+    def _state(self, id: TaskId, status: Status) -> State:
+        """The state that is told: RESTARTING in place of one that a former configuration had.
+
+        So nobody who has changed a configuration, at whichever worker, takes the former run for the new one.
+        Tasks that go on as a connector's former configuration wants, because it can't start with the present
+        one, are told as they are.
+        """
+        image = self.image
+        config = image.config(id.connector)
+        if config is None or image.target(id.connector) is not TargetState.STARTED:
+            return status.state
+        if status.state not in (State.RUNNING, State.FAILED) or status.revision is None:
+            return status.state
+        if status.revision < image.revision(id):
+            return State.RESTARTING
+        task = None if id.task == CONNECTOR else image.task_config(id.connector, id.task)
+        if task is None or is_planned_from(config, task):
+            return status.state
+        connector = TaskId(id.connector, CONNECTOR)
+        of_connector = self.statuses.status(connector)
+        is_final = (
+            of_connector is not None
+            and of_connector.state is State.FAILED
+            and of_connector.revision == image.revision(connector)
+        )
+        return status.state if is_final else State.RESTARTING
 
     # -- changes --------------------------------------------------------------------------------------
 
@@ -413,13 +445,13 @@ def _told(status: Status, state: State) -> dict[str, Any]:
     return told
 
 
-def _restarted(request: RestartRequest) -> Callable[[TaskId, Status], State]:
-    def state(id: TaskId, status: Status) -> State:
+def _restarted(request: RestartRequest) -> Callable[[TaskId, State], State]:
+    def planned(id: TaskId, state: State) -> State:
         is_meant = id.task == CONNECTOR or request.include_tasks
-        fits = not request.only_failed or status.state is State.FAILED
-        return State.RESTARTING if is_meant and fits else status.state
+        fits = not request.only_failed or state is State.FAILED
+        return State.RESTARTING if is_meant and fits else state
 
-    return state
+    return planned
 
 
 async def _offsets(asked: Awaitable[T]) -> T:

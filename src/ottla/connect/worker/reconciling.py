@@ -70,7 +70,7 @@ class Reconciler:
         self._stopping: frozenset[TaskId] = frozenset()
         self._generation = -1
         self._told: dict[TaskId, Status] = {}
-        self._partitions: dict[str, Sequence[Mapping[str, Any]]] = {}
+        self._partitions: dict[str, tuple[int | None, Sequence[Mapping[str, Any]]]] = {}
         self._plans: dict[str, Sequence[Properties]] = {}
         self._planned = asyncio.Event()
         self._is_due = False
@@ -193,14 +193,11 @@ class Reconciler:
         target = image.target(id.connector)
         plugin = self.plugin(config)
         version = None if plugin is None else plugin.version
-        generation = image.generation(id.connector)
-        if id.task == CONNECTOR:
-            return Wanted((tuple(sorted(config.items())), generation), target, version)
-        task = image.task_config(id.connector, id.task)
-        if task is None or target is TargetState.STOPPED:
+        if id.task != CONNECTOR and (
+            target is TargetState.STOPPED or image.task_config(id.connector, id.task) is None
+        ):
             return None
-        key = (tuple(sorted(task.items())), image.task_generation(id.connector), generation)
-        return Wanted(key, target, version)
+        return Wanted(image.revision(id), target, version)
 
     def plugin(self, config: Properties) -> Plugin | None:
         """The plugin of a configuration, None for one that this worker does not have."""
@@ -221,7 +218,9 @@ class Reconciler:
     def tell(self, told: Tell) -> None:
         """See Watching."""
         id = told.id
-        status = Status(told.state, self._worker_id, self._generation, told.trace, told.version)
+        status = Status(
+            told.state, self._worker_id, self._generation, told.trace, told.version, told.revision
+        )
         if told.state is State.FAILED:
             log.error("%s has failed: %s", id, (told.trace or "").strip().rpartition("\n")[2])
         if told.state is State.UNASSIGNED:
@@ -277,8 +276,13 @@ class Reconciler:
 
     def partitions(self, id: TaskId, partitions: Sequence[Mapping[str, Any]]) -> None:
         """See Watching."""
-        self._partitions[id.connector] = partitions
+        self._partitions[id.connector] = (self._begun(id.connector), partitions)
         self._plan(id.connector)
+
+    def _begun(self, connector: str) -> int | None:
+        """The revision for which the connector's run here was started."""
+        assert self._supervisor is not None
+        return self._supervisor.revision(TaskId(connector, CONNECTOR))
 
     def _plan(self, connector: str) -> None:
         """The tasks of a connector whose run here has begun, or has told other partitions."""
@@ -287,12 +291,16 @@ class Reconciler:
         plugin = None if config is None else self.plugin(config)
         if config is None or plugin is None or image.target(connector) is not TargetState.STARTED:
             return
+        revision = image.revision(TaskId(connector, CONNECTOR))
+        if self._begun(connector) != revision:
+            return  # the run of the present configuration is still to come
         name = task_class(plugin.names[0])
         most = tasks_max(config)
         if plugin.kind is Kind.SOURCE:
-            if connector not in self._partitions:
-                return
-            plan: Sequence[Properties] = source_tasks(config, name, self._partitions[connector], most)
+            told_for, partitions = self._partitions.get(connector, (None, ()))
+            if told_for != revision:
+                return  # those of a former configuration
+            plan: Sequence[Properties] = source_tasks(config, name, partitions, most)
         else:
             # A streaming query reads all partitions of its topics, whatever tasks.max says.
             plan = sink_tasks(config, name, 1 if plugin.engine is Engine.SPARK else most)

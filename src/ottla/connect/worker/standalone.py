@@ -11,10 +11,13 @@ from ottla.client.access import ClusterAccess
 from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClusterError
 from ottla.config.settings import Settings
+from ottla.connect import settings as names
 from ottla.connect.core.config_image import all_of
 from ottla.connect.core.config_records import Properties
 from ottla.connect.core.decisions import set_tasks
 from ottla.connect.core.errors import Refused
+from ottla.connect.core.planning import CLASS
+from ottla.connect.plugins.definition_validation import CONNECTORS
 from ottla.connect.state.memory import MemoryConfigs, MemoryStatuses
 from ottla.connect.worker.building import Surroundings, WorkerParts, build
 from ottla.connect.worker.wire import Assignment
@@ -24,6 +27,7 @@ from ottla.web.errors import ServiceError
 log = logging.getLogger("ottla.connect")
 
 ANSWER_SECONDS: Final = 30.0
+NO_JAVA: Final = "a standalone worker runs no plugins in Java, a worker of `ottla connect` does"
 
 
 class StandaloneWorker:
@@ -33,6 +37,8 @@ class StandaloneWorker:
         self, settings: Settings, access: ClusterAccess, worker_id: str, around: Surroundings
     ) -> None:
         self._access = access
+        paths: tuple[str, ...] = settings[names.PLUGIN_PATH]
+        self._has_plugin_path = any(paths)
         self._configs = MemoryConfigs()
         self._statuses = MemoryStatuses()
         self._tasks = BackgroundTasks()
@@ -46,12 +52,21 @@ class StandaloneWorker:
     async def start(self, connectors: Sequence[Mapping[str, str]]) -> None:
         """Return when these connectors were taken. Raises ServiceError for one that is refused."""
         self.kafka_cluster_id = await asyncio.to_thread(self._cluster_id)
+        if self._has_plugin_path:
+            # Files of Kafka's standalone workers have it for the file connectors, which ottla has itself.
+            log.warning("%s is not looked at: %s", names.PLUGIN_PATH.name, NO_JAVA)
         self.parts.reconciler.begin()
         self._tasks.start("restarts", self.parts.supervisor.run())
         self._tasks.start("plans of tasks", self.parts.reconciler.submit_plans())
         self._tasks.start("tidying of statuses", self.parts.reconciler.tidy())
         for config in connectors:
-            name = config.get("name", "")
+            name, wanted = config.get("name", ""), config.get(CLASS, "")
+            if self._has_plugin_path and not self.parts.herder.knows_plugin(wanted, *CONNECTORS):
+                # It may stand in these jars; validation would only say that the class is unknown.
+                raise ServiceError(
+                    f"ottla connect: connector {name}: {wanted} is none of ottla's, and "
+                    f"{names.PLUGIN_PATH.name} is not looked at: {NO_JAVA}"
+                )
             try:
                 await self.parts.herder.create(name, config, None)
             except Refused as refused:

@@ -140,6 +140,10 @@ class Supervisor:
         """Whether a run is under way, also one that is being stopped."""
         return self._runs.has_run(id)
 
+    def revision(self, id: TaskId) -> int | None:
+        """What the last run was started for; None for one that was never started here."""
+        return self._runs.revision(id)
+
     def is_alone(self, connector: str) -> bool:
         """Whether a connector has a host of its own."""
         return self._deaths.is_alone(connector)

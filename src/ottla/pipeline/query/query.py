@@ -73,6 +73,7 @@ SETTLE_TIMEOUT_SECONDS = 10.0
 RESTART_WAITS_SECONDS = (1.0, 2.0, 5.0, 10.0, 20.0)
 RECENT_PROGRESS = 100
 """Batches whose progress is kept for each query."""
+ENDED_QUERIES = 64
 
 log = logging.getLogger("ottla.pipeline")
 
@@ -252,7 +253,7 @@ class QueryRunner:
 
     @property
     def queries(self) -> list[PipelineQuery]:
-        """The queries that this runner has started; of several with one name, the last."""
+        """The queries that run, and the last ENDED_QUERIES that ended; of one name, the last."""
         with self._lock:
             return list(self._queries.values())
 
@@ -289,7 +290,9 @@ class QueryRunner:
             self._forget(admission)
             raise query_failed(spec.name, failure_of(error)) from error
         with self._lock:
+            self._queries.pop(spec.name, None)  # so that the table is in the order of starts
             self._queries[spec.name] = started
+            self._forget_ended()
             if self._metrics is not None:
                 self._metrics.started(spec.name)
             if self._thread is None:
@@ -352,6 +355,12 @@ class QueryRunner:
     def _forget(self, admission: Admission) -> None:
         for source in admission.sources:
             self._publisher(source)[1].forget(admission.spec.name)
+
+    def _forget_ended(self) -> None:
+        """Keep the last of those that have ended: a process that starts queries grows by each."""
+        ended = [name for name, query in self._queries.items() if query.state is not QueryState.RUNNING]
+        for name in ended[:-ENDED_QUERIES]:
+            del self._queries[name]
 
     def _settle(self, query: PipelineQuery, deadline: float) -> None:
         """Wait for the first sign that Spark can run the query with its checkpoint."""

@@ -9,7 +9,7 @@ from ottla.connect.core.config_image import ConfigImage
 from ottla.connect.core.config_records import ConnectorConfig, TaskConfig, TasksCommit
 from ottla.connect.core.decisions import Decided
 from ottla.connect.core.errors import Refused
-from ottla.connect.core.ids import TargetState, TaskId
+from ottla.connect.core.ids import CONNECTOR, TargetState, TaskId
 from ottla.connect.core.planning import sink_tasks, source_tasks, split, task_class
 
 
@@ -128,3 +128,33 @@ def test_source_partitions_are_spread_over_at_most_so_many_tasks() -> None:
 def test_sinks_have_copies_of_their_configuration() -> None:
     assert sink_tasks({"a": "b"}, "T", 2) == [{"a": "b", "task.class": "T"}] * 2
     assert task_class("org.acme.FileConnector") == "org.acme.FileTask"
+
+
+def test_a_revision_grows_with_each_change_of_the_work_and_outlives_compaction(log: Log) -> None:
+    connector, task = TaskId("c", CONNECTOR), TaskId("c", 0)
+    records = {}
+
+    def revisions() -> tuple[int, int]:
+        return log.image.revision(connector), log.image.revision(task)
+
+    def change(decided: Decided[object]) -> tuple[int, int]:
+        for record in decided.records:
+            log.add(record)
+            records[type(record), getattr(record, "task", None)] = (record, log.image.offset)
+        return revisions()
+
+    first = change(decisions.put(log.image, "c", {"a": "2"}))
+    planned = change(decisions.set_tasks(log.image, "c", [{"a": "2"}]))
+    assert planned[0] == first[0] and planned[1] > first[1] == -1
+    changed = change(decisions.put(log.image, "c", {"a": "3"}))
+    assert changed[0] > planned[0] and changed[1] == planned[1]
+    rewound = change(decisions.next_generation(log.image, "c"))
+    assert rewound > changed and rewound[1] > changed[1]
+    # What compaction leaves gives the same revisions.
+    compacted = ConfigImage()
+    for record, offset in sorted(records.values(), key=lambda each: each[1]):
+        compacted.replay(record, offset)
+    assert (compacted.revision(connector), compacted.revision(task)) == rewound
+    change(decisions.delete(log.image, "c"))
+    change(decisions.create(log.image, "c", {"a": "2"}, None))
+    assert log.image.revision(connector) > rewound[0]

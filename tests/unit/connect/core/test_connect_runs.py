@@ -11,8 +11,8 @@ from ottla.connect.core.runs import Effect, PauseRun, Phase, Runs, StartRun, Sto
 ID = TaskId("orders", 0)
 
 
-def wanted(key: str = "a", target: TargetState = TargetState.STARTED) -> Wanted:
-    return Wanted(key, target, "1.0")
+def wanted(revision: int = 1, target: TargetState = TargetState.STARTED) -> Wanted:
+    return Wanted(revision, target, "1.0")
 
 
 def started(effects: list[Effect]) -> StartRun:
@@ -27,18 +27,28 @@ def states(effects: list[Effect]) -> list[State]:
 def test_a_wanted_run_starts_and_is_told_when_it_runs() -> None:
     runs = Runs(RestartPolicy())
     start = started(runs.want({ID: wanted()}))
-    assert runs.running(ID, start.number) == [Tell(ID, State.RUNNING, version="1.0")]
+    assert runs.running(ID, start.number) == [Tell(ID, State.RUNNING, version="1.0", revision=1)]
     assert runs.want({ID: wanted()}) == []
 
 
 def test_a_changed_run_is_stopped_before_its_successor_starts() -> None:
     runs = Runs(RestartPolicy())
-    first = started(runs.want({ID: wanted("a")}))
+    first = started(runs.want({ID: wanted(1)}))
     runs.running(ID, first.number)
-    assert runs.want({ID: wanted("b")}) == [StopRun(ID, first.number)]
+    assert runs.want({ID: wanted(2)}) == [StopRun(ID, first.number)]
     second = started(runs.ended(ID, first.number, None, 0))
     assert second.number > first.number
     assert runs.running(ID, first.number) == []
+
+
+def test_what_is_told_of_a_run_names_the_work_that_it_was_started_for() -> None:
+    runs = Runs(RestartPolicy())
+    first = started(runs.want({ID: wanted(1)}))
+    runs.want({ID: wanted(2)})
+    assert runs.revision(ID) == 1
+    second = started(runs.ended(ID, first.number, None, 0))
+    (told,) = runs.running(ID, second.number)
+    assert isinstance(told, Tell) and told.revision == runs.revision(ID) == 2
 
 
 def test_a_run_that_is_not_wanted_any_more_is_unassigned_when_it_has_ended() -> None:
@@ -63,7 +73,7 @@ def test_failed_runs_start_again_after_pauses_that_double_and_then_stay_failed()
     start, now_ms, pauses = started(runs.want({ID: wanted()})), 0, []
     for _ in range(3):
         effects = runs.ended(ID, start.number, "a trace", now_ms)
-        assert effects == [Tell(ID, State.RESTARTING, "a trace", "1.0")]
+        assert effects == [Tell(ID, State.RESTARTING, "a trace", "1.0", 1)]
         assert runs.next_ms is not None
         pauses.append(runs.next_ms - now_ms)
         assert runs.tick(runs.next_ms - 1) == []
@@ -110,10 +120,10 @@ def test_a_restart_gives_a_failed_run_all_its_attempts_again() -> None:
 
 def test_a_changed_configuration_starts_a_failed_run() -> None:
     runs = Runs(RestartPolicy(0))
-    start = started(runs.want({ID: wanted("a")}))
+    start = started(runs.want({ID: wanted(1)}))
     runs.ended(ID, start.number, "a trace", 0)
-    assert runs.want({ID: wanted("a")}) == []
-    assert started(runs.want({ID: wanted("b")}))
+    assert runs.want({ID: wanted(1)}) == []
+    assert started(runs.want({ID: wanted(2)}))
 
 
 def test_a_pause_rests_the_run_and_a_resumption_lets_it_go_on() -> None:
@@ -164,7 +174,7 @@ def test_no_two_runs_of_a_task_are_there_at_once_whatever_happens() -> None:
             match drawn.randint(0, 6):
                 case 0 | 1:
                     chosen = {
-                        id: wanted(drawn.choice("ab"), drawn.choice(list(TargetState)))
+                        id: wanted(drawn.choice((1, 2)), drawn.choice(list(TargetState)))
                         for id in ids
                         if drawn.random() < 0.8
                     }

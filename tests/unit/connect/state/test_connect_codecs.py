@@ -106,7 +106,7 @@ def test_damaged_records_never_raise() -> None:
 def test_statuses_are_read_as_they_were_written() -> None:
     for name in NAMES:
         for task in (CONNECTOR, 0, 12):
-            status = Status(State.FAILED, "host:8083", 4, "trace\n", "1.0")
+            status = Status(State.FAILED, "host:8083", 4, "trace\n", "1.0", 17)
             for record in (TaskStatus(TaskId(name, task), status), TaskStatus(TaskId(name, task), None)):
                 written = status_codec.encode(record)
                 assert status_codec.decode(written.key, written.value) == record

@@ -14,6 +14,7 @@ from ottla.connect.core.decisions import Decided
 from ottla.connect.offsets.connector_offsets import ConnectorOffset
 from ottla.connect.worker.signing import new_key, signature_headers
 from support.connect.memory_worker import Client, memory_worker
+from support.connect.workers import marks
 
 FAST = {"ottla.task.restart.backoff.ms": "10", "ottla.task.restart.max": "2"}
 SOURCE = {"connector.class": "FileStreamSource", "topic": "t", "file": "/x"}
@@ -110,6 +111,84 @@ def test_a_task_that_does_not_stop_is_killed_and_the_others_go_on() -> None:
         await until(lambda: status(client, "good"), is_running)
 
     run(story, task__shutdown__graceful__timeout__ms="200", ottla__task__restart__backoff__ms="10")
+
+
+def test_no_task_is_planned_of_new_settings_and_the_partitions_of_the_old_ones() -> None:
+    async def story(client: Client) -> None:
+        await put(client)
+        await until(lambda: status(client), is_running)
+        reconciler = client.worker.parts.reconciler
+        told, late = reconciler.partitions, []
+        reconciler.partitions = lambda *given: late.append(given)  # type: ignore[method-assign,assignment]
+        await put(client, file="/y")
+        await until(lambda: all_states(client), lambda found: found == ["RUNNING", "RESTARTING"] and late)
+        (task,) = (await client.ask("GET", "/connectors/c/tasks"))[1]
+        assert task["config"]["file"] == "/x"
+        told(*late[0])
+        await until(lambda: status(client), is_running)
+        (task,) = (await client.ask("GET", "/connectors/c/tasks"))[1]
+        assert task["config"]["ottla.partitions"] == '[{"filename":"/y"}]'
+
+    run(story)
+
+
+async def all_states(client: Client) -> list[str]:
+    seen = await status(client)
+    return [seen["connector"]["state"], *(each["state"] for each in seen["tasks"])]
+
+
+def test_a_changed_connector_is_not_running_before_its_new_runs_are(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+
+    async def story(client: Client) -> None:
+        await put(client, tasks__max="2", test__partitions="2", test__marks=str(before))
+        await until(lambda: status(client), lambda found: is_running(found, 2))
+        await put(client, tasks__max="3", test__partitions="3", test__marks=str(after), file="/y")
+        await until(lambda: all_states(client), lambda found: found == ["RUNNING"] * 4)
+        assert [each.word for each in marks(before)].count("end") == 3
+        assert [each.word for each in marks(after)].count("start") == 4
+
+    run(story)
+
+
+def test_a_change_takes_running_and_failed_away_at_once() -> None:
+    async def story(client: Client) -> None:
+        await put(client)
+        await until(lambda: status(client), is_running)
+        await put(client, test__behaviour="fail")
+        assert await all_states(client) == ["RESTARTING", "RESTARTING"]
+        await until(lambda: all_states(client), lambda found: found == ["RUNNING", "FAILED"])
+        await put(client, file="/y")
+        assert await all_states(client) == ["RESTARTING", "RESTARTING"]
+        assert (await client.ask("GET", "/connectors/c/tasks/0/status"))[1]["state"] == "RESTARTING"
+        await until(lambda: all_states(client), lambda found: found == ["RUNNING", "RUNNING"])
+
+    run(story, ottla__task__restart__max="0")
+
+
+def test_tasks_that_go_on_beside_a_connector_that_cannot_start_are_told_as_they_are(tmp_path: Path) -> None:
+    async def story(client: Client) -> None:
+        await put(client)
+        await until(lambda: status(client), is_running)
+        await put(client, file=f"${{file:{tmp_path}/none:file}}")
+        await until(lambda: all_states(client), lambda found: found == ["FAILED", "RUNNING"])
+
+    run(story, ottla__task__restart__max="0")
+
+
+def test_a_changed_connector_that_is_paused_is_paused() -> None:
+    async def story(client: Client) -> None:
+        await put(client)
+        await until(lambda: status(client), is_running)
+        await client.ask("PUT", "/connectors/c/pause")
+        await put(client, file="/y")
+        await until(lambda: all_states(client), lambda found: found == ["PAUSED", "PAUSED"])
+        await client.ask("PUT", "/connectors/c/resume")
+        await until(lambda: all_states(client), lambda found: found == ["RUNNING", "RUNNING"])
+        (task,) = (await client.ask("GET", "/connectors/c/tasks"))[1]
+        assert task["config"]["file"] == "/y"
+
+    run(story)
 
 
 def test_source_partitions_are_spread_and_their_offsets_read_once_for_all_tasks() -> None:
