@@ -17,9 +17,9 @@ from ottla.connect.spark.ledger import Ledger
 from ottla.connect.spark.settings import COMMON
 from ottla.connect.spark.sink import (
     OFFSET,
+    ORIGIN_TOPIC,
     PARTITION,
     TIMESTAMP,
-    TOPIC,
     VALUE,
     Batch,
     Context,
@@ -114,7 +114,7 @@ class FormatTarget:
         from pyspark.sql import functions as F
 
         frame = batch.frame.where(F.col(VALUE).isNotNull())
-        names = {"kafka_topic": TOPIC, "kafka_partition": PARTITION, "kafka_offset": OFFSET}
+        names = {"kafka_topic": ORIGIN_TOPIC, "kafka_partition": PARTITION, "kafka_offset": OFFSET}
         rows = rows_of(frame)
         if self._has_place:
             kind = frame.schema[VALUE].dataType

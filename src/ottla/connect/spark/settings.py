@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.config.setting import Importance, Setting, boolean, by_name, integer, long, string, text_or_none
+from ottla.config.setting import Importance, Setting, boolean, by_name, integer, long, text_or_none
 from ottla.config.validators import at_least
 
 LOW: Final = Importance.LOW
@@ -30,7 +30,7 @@ VALUE_SCHEMA: Final = text_or_none(
     "value.schema",
     None,
     "The columns of JSON values without schemas, as Spark's DDL: `id BIGINT, name STRING`. Without it, each "
-    "batch is read twice: first to find its columns.",
+    "batch is read twice: first to find its columns. Transforms see values of these columns.",
 )
 KEY_SCHEMA: Final = text_or_none("key.schema", None, "The same for keys.", importance=LOW)
 KEY_CONVERTER: Final = text_or_none(
@@ -39,7 +39,6 @@ KEY_CONVERTER: Final = text_or_none(
 VALUE_CONVERTER: Final = text_or_none(
     "value.converter", None, "The converter of values; the worker's, if not given."
 )
-TRANSFORMS: Final = string("transforms", "", "Transforms; connectors on Spark have none.", importance=LOW)
 
 COMMON: Final[dict[str, Setting[object]]] = by_name(globals().values())
 """To be put into the table of each sink."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 KEY, VALUE, TOPIC, PARTITION, OFFSET, TIMESTAMP = "key", "value", "topic", "partition", "offset", "timestamp"
+ORIGIN_TOPIC = "origin_topic"
+"""The topic that a record was read from, which is not TOPIC where a transform routes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,9 @@ class Context:
 class Batch:
     """Records to write.
 
-    frame: the columns KEY and VALUE (converted), TOPIC, PARTITION, OFFSET, TIMESTAMP. begins: the offsets at
-    which the batch begins. ledger: to stand in the target afterwards.
+    frame: the columns KEY and VALUE (converted), TOPIC (as transforms made it), ORIGIN_TOPIC, PARTITION,
+    OFFSET, TIMESTAMP. begins: the offsets at which the batch begins, by ORIGIN_TOPIC. ledger: to stand in the
+    target afterwards.
     """
 
     frame: DataFrame

@@ -30,12 +30,16 @@ from ottla.config.sources import from_mapping
 from ottla.connect.host.clients import access, admin_access, consumer_group
 from ottla.connect.host.messages import Start
 from ottla.connect.host.settings import connector_settings, error_settings, topics_of
+from ottla.connect.plugins.catalog import installed_plugins
 from ottla.connect.spark import settings as names
 from ottla.connect.spark.engine import Engine
 from ottla.connect.spark.ledger import Ledger, Offsets, Owner, begun
 from ottla.connect.spark.records import Conversion
+from ottla.connect.spark.rows import RowSettings
 from ottla.connect.spark.sink import Batch, Context, Sink, Target
+from ottla.connect.spark.transforms import Transforms
 from ottla.connect.spark.values import values_of
+from ottla.connect.transforms.chain import TransformChain
 from ottla.pipeline.query.checkpoints import Checkpoint
 from ottla.pipeline.query.failures import failure_of
 from ottla.pipeline.query.query import PipelineQuery
@@ -82,20 +86,18 @@ class SinkQuery:
         self._settings = settings
         common = connector_settings(start)
         self._topics = topics_of(common)
-        if settings[names.TRANSFORMS].strip():
-            raise ConfigError(
-                f"transforms={settings[names.TRANSFORMS]}: connectors on Spark have no transforms; run "
-                "them in "
-                "a connector of Python's, or in a stream before this one"
-            )
         errors = error_settings(common)
         key = values_of("key", start.config, start.worker, settings[names.KEY_SCHEMA])
+        value = values_of("value", start.config, start.worker, settings[names.VALUE_SCHEMA])
+        chain = TransformChain.of(start.config, installed_plugins())
+        rows = RowSettings(dict(start.config), dict(start.worker))
         self._conversion = Conversion(
             start.run.connector,
-            values_of("value", start.config, start.worker, settings[names.VALUE_SCHEMA]),
-            key if sink.uses_keys() else None,
+            value,
+            key if sink.uses_keys() or chain else None,
             errors,
             admin_access(start),
+            Transforms(chain, rows, key, value) if chain else None,
         )
         given = access(start.worker, start.config, "consumer")
         properties = {name: value for name, value in given.properties.items() if name not in _NOT_SPARKS}
@@ -203,10 +205,9 @@ class SinkQuery:
             begins = {
                 topic: {p: self._begin(topic, p) for p in partitions} for topic, partitions in ends.items()
             }
-            topic = next(iter(ends)) if len(ends) == 1 else None
             ledger = self._ledger.after(ends)
             wish = self._target.wish(frame.sparkSession)
-            with self._conversion.records(frame, wish, topic) as (records, failed):
+            with self._conversion.records(frame, wish, tuple(ends)) as (records, failed):
                 self._target.write(Batch(records, begins, ledger))
         except Exception as error:
             raise SinkFailed(str(failure_of(error))) from error

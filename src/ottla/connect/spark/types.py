@@ -40,12 +40,17 @@ _LOGICAL: Final[dict[str, DataType]] = {
     "org.apache.kafka.connect.data.Date": DateType(),
     "org.apache.kafka.connect.data.Timestamp": TimestampType(),
 }
+_DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+_PRECISION: Final = "connect.decimal.precision"
+"""The parameter by which sources tell how many digits a Decimal has at most."""
+_MAX_PRECISION: Final = 38
 _WIDER: Final[tuple[type[DataType], ...]] = (ByteType, ShortType, IntegerType, LongType)
 MAX_DEPTH: Final = 64
 
 
 def spark_type_of_connect(schema: Any, depth: int = 0) -> DataType:
-    """The type of a schema in Connect's JSON. Raises ValueError for one that is none, or has a Decimal."""
+    """The type of a schema in Connect's JSON. Raises ValueError for one that is none, or that Spark can't
+    hold."""
     if depth > MAX_DEPTH:
         raise ValueError("the schema is too deep")
     if not isinstance(schema, dict):
@@ -53,6 +58,8 @@ def spark_type_of_connect(schema: Any, depth: int = 0) -> DataType:
     name, kind = schema.get("name"), schema.get("type")
     if isinstance(name, str) and name in _LOGICAL:
         return _LOGICAL[name]
+    if name == _DECIMAL:
+        return _decimal(schema.get("parameters"))
     match kind:
         case "struct":
             fields = schema.get("fields")
@@ -76,9 +83,18 @@ def spark_type_of_connect(schema: Any, depth: int = 0) -> DataType:
             if spark_type_of_connect(keys, depth + 1) != StringType():
                 raise ValueError("a map has texts for keys here")
             return MapType(StringType(), spark_type_of_connect(values, depth + 1), _is_optional(values))
-        case str() if kind in _CONNECT and name != "org.apache.kafka.connect.data.Decimal":
+        case str() if kind in _CONNECT:
             return _CONNECT[kind]
     raise ValueError(f"no type for the schema {name or kind}")
+
+
+def _decimal(parameters: Any) -> DecimalType:
+    """The type of a Decimal: of its scale, and as many digits as `connect.decimal.precision` or Spark has."""
+    given = parameters if isinstance(parameters, dict) else {}
+    scale, precision = int(given.get("scale", "")), int(given.get(_PRECISION, _MAX_PRECISION))
+    if not 0 <= scale <= _MAX_PRECISION:
+        raise ValueError(f"Spark has no decimals with {scale} digits after the point")
+    return DecimalType(precision if max(scale, 1) <= precision <= _MAX_PRECISION else _MAX_PRECISION, scale)
 
 
 def _is_optional(schema: Any) -> bool:

@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.client.registry.wire import RegistryAccess
 from ottla.config.errors import ConfigError
+from ottla.connect.converters.json_reading import JsonReading
+from ottla.connect.data.building import OPTIONAL
+from ottla.connect.data.schema import Schema, Type
 from ottla.connect.spark.types import merged, spark_type_of_connect
 from ottla.pipeline.formats import BOOLEAN, BYTES, FLOAT32, FLOAT64, INT16, INT32, INT64, TEXT
 from ottla.pipeline.formats.avro import AvroFormat
-from ottla.pipeline.formats.connect_json import ConnectJsonFormat
-from ottla.pipeline.formats.format import Format
-from ottla.pipeline.formats.json_format import JsonFormat
+from ottla.pipeline.formats.connect_json import ConnectJsonFormat, connect_schema
+from ottla.pipeline.formats.format import Format, FormatError
+from ottla.pipeline.formats.json_format import JsonFormat, decode_in_steps
 from ottla.pipeline.formats.json_schema import JsonSchemaFormat
 from ottla.pipeline.formats.protobuf import ProtobufFormat
 from ottla.pipeline.formats.python_types import spark_type
@@ -66,6 +69,20 @@ _REGISTRY_PROPERTIES: Final = (
     "ssl.key.location",
 )
 
+_SCHEMAS: Final = {
+    f"{_STORAGE}StringConverter": Type.STRING,
+    f"{_CONVERTERS}ByteArrayConverter": Type.BYTES,
+    f"{_CONVERTERS}BooleanConverter": Type.BOOLEAN,
+    f"{_CONVERTERS}ShortConverter": Type.INT16,
+    f"{_CONVERTERS}IntegerConverter": Type.INT32,
+    f"{_CONVERTERS}LongConverter": Type.INT64,
+    f"{_CONVERTERS}FloatConverter": Type.FLOAT32,
+    f"{_CONVERTERS}DoubleConverter": Type.FLOAT64,
+}
+_NO_SCHEMA: Final = "null"
+_EMPTY_TEXT: Final = r'([:\[,]\s*)""'
+"""An empty text in JSON, as a value: within a text no two quotes follow each other without a backslash."""
+
 FormatOf = Callable[["DataFrame", "DataType | None", str | None], Format]
 """The format of a batch: its records (Kafka's columns), the type that the target wishes for, the topic if
 one.
@@ -73,16 +90,72 @@ one.
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """A side of a batch whose records have one schema, and how they are converted.
+
+    is_json: whether a record without bytes has no schema, as in JSON.
+    """
+
+    schema: Schema
+    format: Format
+    is_json: bool
+
+    def decoded(self, frame: DataFrame, side: str) -> DataFrame:
+        """The frame with the side's bytes as STRUCT<value, error>."""
+        return decoded_side(frame, side, self.format)
+
+
+@dataclass(frozen=True, slots=True)
 class Values:
-    """How one side of records (key or value) is converted. native: whether Python is not needed for it."""
+    """How one side of records (key or value) is converted.
+
+    given: the type of JSON without schemas, if it was configured. has_schemas: whether it is JSON with
+    schemas. simple: the schema of a converter that always has the same.
+    """
 
     column: str
     class_name: str
     format_of: FormatOf
+    given: DataType | None = None
+    has_schemas: bool = False
+    simple: Schema | None = None
 
     @property
     def is_key(self) -> bool:
         return self.column == "key"
+
+    def known(self, frame: DataFrame) -> Known | None:
+        """The one schema of a batch's records, None if there are several, or it is not known beforehand."""
+        if self.simple is not None:
+            return Known(self.simple, self.format_of(frame, None, None), False)
+        try:
+            if self.given is not None:
+                schema = JsonReading().schema(connect_schema(self.given, nullable=True))
+                return None if schema is None else Known(schema, JsonFormat.of(self.given), True)
+            if not self.has_schemas:
+                return None
+            texts = _schema_texts(frame, self.column)
+            node = json.loads(texts[0]) if len(texts) == 1 else None
+            schema = JsonReading().schema(node)
+            if schema is None:
+                return None
+            return Known(schema, connect_json_of(spark_type_of_connect(node)), True)
+        except (ValueError, FormatError):
+            return None
+
+
+def decoded_side(frame: DataFrame, side: str, made: Format) -> DataFrame:
+    """The frame with a side's bytes as STRUCT<value, error>."""
+    from pyspark.sql import functions as F
+
+    if isinstance(made, JsonFormat) and made.type is not None:
+        return decode_in_steps(frame, side, made.type)
+    return frame.withColumn(side, made.decode(F.col(side), F.col("topic"), side == "key"))
+
+
+def connect_json_of(kind: DataType) -> Format:
+    """The format of JSON with schemas. Raises FormatError."""
+    return ConnectJsonFormat.of(kind)
 
 
 def values_of(column: str, config: Mapping[str, str], worker: Mapping[str, str], ddl: str | None) -> Values:
@@ -93,18 +166,33 @@ def values_of(column: str, config: Mapping[str, str], worker: Mapping[str, str],
     properties = {
         key.removeprefix(f"{name}."): value for key, value in from_.items() if key.startswith(f"{name}.")
     }
-    return Values(column, class_name, _format_of(name, class_name, properties, column, ddl))
+    known = _known_converter(name, class_name)
+    has_schemas = known == _JSON and properties.get("schemas.enable", "true").strip().lower() == "true"
+    is_typed = known == _JSON and not has_schemas and ddl is not None
+    simple = _SCHEMAS.get(known)
+    return Values(
+        column,
+        class_name,
+        _format_of(name, known, properties, column, ddl),
+        spark_type(ddl) if is_typed and ddl is not None else None,
+        has_schemas,
+        None if simple is None else OPTIONAL[simple],
+    )
 
 
-def _format_of(
-    name: str, class_name: str, properties: Mapping[str, str], column: str, ddl: str | None
-) -> FormatOf:
+def _known_converter(name: str, class_name: str) -> str:
     found = {each: each for each in (*_SIMPLE, *_REGISTERED, _JSON)}
     found |= {each.rpartition(".")[2]: each for each in tuple(found)}
     known = found.get(class_name)
     if known is None:
         all_known = ", ".join(sorted(set(found.values())))
         raise ConfigError(f"{name}={class_name}: connectors on Spark have the converters {all_known}")
+    return known
+
+
+def _format_of(
+    name: str, known: str, properties: Mapping[str, str], column: str, ddl: str | None
+) -> FormatOf:
     if known in _SIMPLE:
         simple = _SIMPLE[known]
         return lambda frame, wish, topic: simple
@@ -129,20 +217,51 @@ def _registry(properties: Mapping[str, str]) -> RegistryAccess:
 
 def _embedded_type(frame: DataFrame, column: str) -> DataType:
     """The type of all records of a batch of JSON with schemas, as these say. Raises ConfigError."""
-    from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
-    schemas = F.get_json_object(F.col(column).cast("string"), "$.schema").alias("schema")
-    found = frame.select(schemas).where("schema IS NOT NULL").distinct().limit(MAX_SCHEMAS + 1).collect()
-    if len(found) > MAX_SCHEMAS:
+    return _type_of_schemas(_schema_texts(frame, column)) or StructType()
+
+
+def _schema_texts(frame: DataFrame, column: str) -> list[str]:
+    """The schemas of a batch of JSON with schemas; `null` among them for records without one."""
+    from pyspark.sql import functions as F
+
+    found = F.get_json_object(F.col(column).cast("string"), "$.schema")
+    schemas = F.coalesce(found, F.lit(_NO_SCHEMA)).alias("schema")
+    there = frame.where(F.col(column).isNotNull())
+    rows = there.select(schemas).distinct().limit(MAX_SCHEMAS + 1).collect()
+    if len(rows) > MAX_SCHEMAS:
         raise ConfigError(f"a batch has more than {MAX_SCHEMAS} different schemas")
-    kind: Any = None
-    for row in sorted(found, key=lambda each: str(each.schema)):
+    return sorted(str(each.schema) for each in rows)
+
+
+def _type_of_schemas(texts: list[str]) -> DataType | None:
+    kind: DataType | None = None
+    for text in texts:
         try:
-            each = spark_type_of_connect(json.loads(row.schema))
+            each = spark_type_of_connect(json.loads(text))
         except ValueError:
             continue  # its records become errors
         kind = each if kind is None else merged(kind, each)
+    return kind
+
+
+def written_type(frame: DataFrame, column: str, wish: DataType | None) -> DataType:
+    """The type of JSON of which some records may have schemas, and others none. Raises ConfigError."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    texts = _schema_texts(frame, column)
+    kind = _type_of_schemas(texts)
+    if _NO_SCHEMA in texts:
+        text = F.col(column).cast("string")
+        bare = frame.where(text.startswith('{"schema":null,')).select(column)
+        found = _inferred_type(bare, column, None)
+        if isinstance(found, StructType) and "payload" in found.fieldNames():
+            payload = found["payload"].dataType
+            kind = payload if kind is None else merged(kind, payload)
+        if isinstance(wish, StructType) and isinstance(kind, StructType | None):
+            kind = wish if kind is None else merged(wish, kind)
     return StructType() if kind is None else kind
 
 
@@ -153,7 +272,9 @@ def _inferred_type(frame: DataFrame, column: str, wish: DataType | None) -> Data
     from pyspark.sql.types import StructType
 
     jvm: Any = SparkContext._jvm
-    texts = frame.select(F.col(column).cast("string").alias("value")).where("value IS NOT NULL")
+    # an empty text is no text to Spark: a batch with nothing else would lose the column
+    text = F.regexp_replace(F.col(column).cast("string"), _EMPTY_TEXT, '$1"-"')
+    texts = frame.select(text.alias("value")).where("value IS NOT NULL")
     java_frame: Any = texts._jdf
     typed = getattr(java_frame, "as")(jvm.org.apache.spark.sql.Encoders.STRING())
     reader = frame.sparkSession._jsparkSession.read().option("dropFieldIfAllNull", "true")

@@ -3,7 +3,8 @@
 A frame has the columns `COLUMNS`; key and value have the Spark types of their schemas (`spark_type`). What a
 chain makes of it follows from the schemas and the topics alone. There is none for a chain with something that
 columns can't do as the row path does: headers, values without a schema, defaults, patterns of dates, casts
-of texts to numbers. Where the row path refuses a record, columns give null.
+of texts to numbers. Where the row path refuses a record, `apply` gives null; `judged` tells which ones and
+why.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.connect.data.building import struct_schema
 from ottla.connect.data.checking import BITS
 from ottla.connect.data.logical import decimal_scale
+from ottla.connect.data.record import Record
 from ottla.connect.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, DataError, Schema, Type
 from ottla.connect.transforms.cast import Cast
 from ottla.connect.transforms.chain import Stage, TransformChain
@@ -25,7 +27,7 @@ from ottla.connect.transforms.predicates import RecordIsTombstone, TopicNameMatc
 from ottla.connect.transforms.replace_field import ReplaceField
 from ottla.connect.transforms.routers import Filter, RegexRouter
 from ottla.connect.transforms.schema_metadata import SetSchemaMetadata
-from ottla.connect.transforms.sides import KEY, Side
+from ottla.connect.transforms.sides import KEY, VALUE, Side
 from ottla.connect.transforms.whole_fields import ExtractField, HoistField, ValueToKey
 
 if TYPE_CHECKING:
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
 """The columns of a frame; the timestamp is a TIMESTAMP of Spark's."""
+KEPT: Final = "kept"
+REFUSED: Final = "refused"
+BARE_KEY: Final = "bare_key"
+BARE_VALUE: Final = "bare_value"
 MAX_TOPICS: Final = 1_000
 _SQL_TYPES: Final = {
     Type.INT8: "tinyint",
@@ -51,7 +57,11 @@ _MAX_PRECISION: Final = 38
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The columns of a record as expressions. kept: whether a record is not dropped."""
+    """The columns of a record as expressions. kept: whether a record is not dropped.
+
+    refused: the index of the refusal that ended its way through the chain, null where none has. bare_key,
+    bare_value: whether a null has no schema.
+    """
 
     topic: Column
     partition: Column
@@ -60,6 +70,9 @@ class Frame:
     key: Column
     value: Column
     kept: Column
+    refused: Column
+    bare_key: Column
+    bare_value: Column
 
     def of(self, side: Side) -> Column:
         """The key or the value."""
@@ -74,22 +87,47 @@ Step = Callable[[Frame], Frame]
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the row path refuses a null: which transform, and its exception."""
+
+    class_name: str
+    problem: Exception
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnChain:
-    """A chain as columns. key_schema, value_schema: of the records that it gives."""
+    """A chain as columns. key_schema, value_schema: of the records that it gives.
+
+    refusals: what the column REFUSED of `judged` counts.
+    """
 
     steps: tuple[Step, ...]
     key_schema: Schema | None
     value_schema: Schema | None
+    refusals: tuple[Refusal, ...] = ()
 
     def apply(self, frame: DataFrame) -> DataFrame:
         """The records of a frame as the chain changes them, without those that it drops."""
+        return self.judged(frame).where("kept").select(*COLUMNS)
+
+    def judged(self, frame: DataFrame, others: Collection[str] = ()) -> DataFrame:
+        """All records, with KEPT (false: the chain drops it) and REFUSED (an index of refusals, or null).
+
+        others: further columns of the frame, which stay as they are. BARE_KEY and BARE_VALUE among them tell
+        whether the key or value of a record has no schema; otherwise those that are null have none.
+        """
         from pyspark.sql import functions as F
 
-        columns = Frame(**{name: frame[name] for name in COLUMNS}, kept=F.lit(True))
+        given = {name: frame[name] for name in COLUMNS}
+        bare = {
+            name: frame[name] if name in others else frame[name.removeprefix("bare_")].isNull()
+            for name in (BARE_KEY, BARE_VALUE)
+        }
+        columns = Frame(**given, **bare, kept=F.lit(True), refused=F.lit(None).cast("int"))
         for step in self.steps:
             columns = step(columns)
-        made = [getattr(columns, name).alias(name) for name in COLUMNS]
-        return frame.select(*made, columns.kept.alias("kept")).where("kept").drop("kept")
+        made = [getattr(columns, name).alias(name) for name in (*COLUMNS, KEPT, REFUSED)]
+        return frame.select(*made, *others)
 
 
 def compiled(
@@ -107,16 +145,64 @@ def compiled(
         return None
     known = frozenset(topics) if len(topics) <= MAX_TOPICS else frozenset()
     steps: list[Step] = []
+    refusals: list[Refusal] = []
+    hoisted = False
     for stage in chain.stages:
         found = _step(stage, schemas, known)
-        if found is None:
+        if found is None or (hoisted and isinstance(stage.transform, SetSchemaMetadata)):
             return None
-        made = _conditional(stage, found, known)
+        # of a tombstone they make a map without a schema, which only that one refuses
+        hoisted = hoisted or isinstance(stage.transform, HoistField | ValueToKey)
+        made = _conditional(
+            stage, replace(found, step=_refusing(stage, found.step, schemas, refusals)), known
+        )
         if made is None or (stage.predicate is not None and found.schemas != schemas):
             return None
         steps.append(made)
         schemas, known = found.schemas, known | found.topics
-    return ColumnChain(tuple(steps), schemas["key"], schemas["value"])
+    return ColumnChain(tuple(steps), schemas["key"], schemas["value"], tuple(refusals))
+
+
+def _refusing(stage: Stage, step: Step, schemas: dict[str, Schema | None], refusals: list[Refusal]) -> Step:
+    """The step, which marks records whose null the row path refuses.
+
+    Whether it does is asked of the transform itself, since nulls are all that a value of a schema can be
+    refused for here. A null has the schema where a transform before has made it, and none where it is the
+    whole key or value of a record (a tombstone); the row path may refuse one and not the other.
+    """
+    transform: Any = stage.transform
+    side = VALUE if isinstance(transform, ValueToKey) else getattr(transform, "side", None)
+    if side is None:
+        return step
+    numbers: list[int | None] = []
+    for schema in (None, schemas[side.name]):
+        problem = _refused(transform, side, schema)
+        numbers.append(None if problem is None else len(refusals))
+        if problem is not None:
+            refusals.append(Refusal(stage.class_name, problem))
+    bare, made = numbers
+    if bare is None and made is None:
+        return step
+
+    def refusing(frame: Frame) -> Frame:
+        from pyspark.sql import functions as F
+
+        is_bare = frame.bare_key if side is KEY else frame.bare_value
+        number = F.when(is_bare, F.lit(bare).cast("int")).otherwise(F.lit(made).cast("int"))
+        found = F.when(frame.of(side).isNull() & frame.kept, number)
+        return replace(step(frame), refused=F.coalesce(frame.refused, found))
+
+    return refusing
+
+
+def _refused(transform: Any, side: Side, schema: Schema | None) -> Exception | None:
+    """What a transform raises for a null of a schema."""
+    record = side.replaced(Record("topic", 0, timestamp_ms=0, offset=0), schema, None)
+    try:
+        transform.apply(record)
+    except Exception as problem:
+        return problem
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +265,13 @@ def _conditional(stage: Stage, found: _Found, topics: frozenset[str]) -> Step | 
 
         condition = ~holds(frame) if stage.negate else holds(frame)
         changed = found.step(frame)
-        names = (*COLUMNS, "kept")
-        pairs = ((getattr(changed, name), getattr(frame, name)) for name in names)
-        return Frame(*(old if new is old else F.when(condition, new).otherwise(old) for new, old in pairs))
+        names = (*COLUMNS, KEPT, REFUSED)
+        pairs = {name: (getattr(changed, name), getattr(frame, name)) for name in names}
+        chosen = {
+            name: old if new is old else F.when(condition, new).otherwise(old)
+            for name, (new, old) in pairs.items()
+        }
+        return replace(frame, **chosen)
 
     return step
 

@@ -2,11 +2,12 @@
 
 The payload is read strictly as the type that the reader asks for; the schema within the record is not used
 for that. As in Connect, dates are days and timestamps milliseconds: written timestamps are cut to
-milliseconds. Connect's decimals are refused.
+milliseconds. Decimals are written as base64 of their bytes, or as numbers; both are read.
 """
 
 from __future__ import annotations
 
+import enum
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -19,6 +20,7 @@ from pyspark.sql.types import (
     ByteType,
     DataType,
     DateType,
+    DecimalType,
     DoubleType,
     FloatType,
     IntegerType,
@@ -29,8 +31,10 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
+    VariantType,
 )
 
+from ottla.pipeline.formats.connect_decimals import decimal_bytes, read_decimal, unread_decimal
 from ottla.pipeline.formats.format import ERROR, VALUE, FormatError, decoded
 from ottla.pipeline.formats.json_format import JsonFormat, check_json_can_say, json_text
 from ottla.pipeline.formats.python_types import TypeLike, spark_type
@@ -55,17 +59,24 @@ _TYPES: Final[dict[type[DataType], dict[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ConnectJsonFormat:
-    """JSON of one type with its schema in each record."""
+    """JSON of one type with its schema in each record.
+
+    numeric_decimals: written as numbers. has_schema: whether the schema is written, else the payload alone.
+    """
 
     type: DataType
+    numeric_decimals: bool = False
+    has_schema: bool = True
 
     @classmethod
-    def of(cls, wanted: TypeLike) -> ConnectJsonFormat:
+    def of(
+        cls, wanted: TypeLike, *, numeric_decimals: bool = False, has_schema: bool = True
+    ) -> ConnectJsonFormat:
         """The format of a Spark type, a DDL text or a Python annotation. Raises FormatError."""
         found = spark_type(wanted)
         check_json_can_say(found)
         connect_schema(found, nullable=True)
-        return cls(found)
+        return cls(found, numeric_decimals, has_schema)
 
     @property
     def native(self) -> bool:
@@ -93,15 +104,23 @@ class ConnectJsonFormat:
                 F.when(no_envelope, F.lit("the JSON has no schema and payload around it")),
             )
             payload = found.getField(VALUE).getField("payload")
+            unread = unread_decimal(payload, self.type)
+            if unread is not None:
+                error = F.coalesce(error, unread)
             return decoded(_from_wire(payload, self.type), error)
 
         return F.get(F.transform(F.array(inner), result), 0)
 
     def encode(self, column: Column, topic: str, is_key: bool) -> Column:
-        schema = json.dumps(connect_schema(self.type, nullable=True), separators=(",", ":"))
-        payload = json_text(_to_wire(column, self.type), _wire_type(self.type))
-        text = F.concat(F.lit(f'{{"schema":{schema},"payload":'), payload, F.lit("}"))
-        return F.encode(text, "utf-8")
+        numeric = self.numeric_decimals
+        payload = json_text(
+            _to_wire(column, self.type, numeric),
+            _wire_type(self.type, _Wire.NUMBERS if numeric else _Wire.TEXTS),
+        )
+        if self.has_schema:
+            schema = json.dumps(connect_schema(self.type, nullable=True), separators=(",", ":"))
+            payload = F.concat(F.lit(f'{{"schema":{schema},"payload":'), payload, F.lit("}"))
+        return F.encode(payload, "utf-8")
 
 
 def connect_schema(spark: DataType, *, nullable: bool) -> dict[str, Any]:
@@ -120,26 +139,46 @@ def connect_schema(spark: DataType, *, nullable: bool) -> dict[str, Any]:
             keys = connect_schema(spark.keyType, nullable=False)
             values = connect_schema(spark.valueType, nullable=spark.valueContainsNull)
             return {"type": "map", "keys": keys, "values": values, "optional": nullable}
+        case DecimalType():
+            told = {"connect.decimal.precision": str(spark.precision), "scale": str(spark.scale)}
+            name = "org.apache.kafka.connect.data.Decimal"
+            return {"type": "bytes", "name": name, "version": 1, "parameters": told, "optional": nullable}
     known = _TYPES.get(type(spark))
     if known is None:
         raise FormatError(f"JSON with its schema has no {spark.simpleString()} here")
     return known | {"optional": nullable}
 
 
-def _wire_type(spark: DataType) -> DataType:
+class _Wire(enum.Enum):
+    """What decimals are in JSON."""
+
+    ANY = "any"
+    """A text or a number: as they are read."""
+    TEXTS = "texts"
+    NUMBERS = "numbers"
+
+
+def _wire_type(spark: DataType, decimals: _Wire = _Wire.ANY) -> DataType:
     match spark:
         case StructType():
             return StructType(
-                [StructField(each.name, _wire_type(each.dataType), each.nullable) for each in spark.fields]
+                [
+                    StructField(each.name, _wire_type(each.dataType, decimals), each.nullable)
+                    for each in spark.fields
+                ]
             )
         case ArrayType():
-            return ArrayType(_wire_type(spark.elementType), spark.containsNull)
+            return ArrayType(_wire_type(spark.elementType, decimals), spark.containsNull)
         case MapType():
-            return MapType(spark.keyType, _wire_type(spark.valueType), spark.valueContainsNull)
+            return MapType(spark.keyType, _wire_type(spark.valueType, decimals), spark.valueContainsNull)
         case DateType():
             return IntegerType()
         case TimestampType():
             return LongType()
+        case DecimalType():
+            if decimals is _Wire.NUMBERS:
+                return spark
+            return VariantType() if decimals is _Wire.ANY else StringType()
     return spark
 
 
@@ -156,20 +195,26 @@ def _from_wire(column: Column, spark: DataType) -> Column:
             return F.transform_values(column, lambda _, each: _from_wire(each, spark.valueType))
         case DateType():
             return F.date_from_unix_date(column)
+        case DecimalType():
+            return read_decimal(column, spark)
     return F.timestamp_millis(column)
 
 
-def _to_wire(column: Column, spark: DataType) -> Column:
+def _to_wire(column: Column, spark: DataType, numeric: bool) -> Column:
     if _wire_type(spark) == spark:
         return column
     match spark:
         case StructType():
-            fields = [_to_wire(column.getField(f.name), f.dataType).alias(f.name) for f in spark.fields]
+            fields = [
+                _to_wire(column.getField(f.name), f.dataType, numeric).alias(f.name) for f in spark.fields
+            ]
             return F.when(column.isNotNull(), F.struct(*fields))
         case ArrayType():
-            return F.transform(column, lambda each: _to_wire(each, spark.elementType))
+            return F.transform(column, lambda each: _to_wire(each, spark.elementType, numeric))
         case MapType():
-            return F.transform_values(column, lambda _, each: _to_wire(each, spark.valueType))
+            return F.transform_values(column, lambda _, each: _to_wire(each, spark.valueType, numeric))
         case DateType():
             return F.unix_date(column)
+        case DecimalType():
+            return column if numeric else F.base64(decimal_bytes(column, spark.scale))
     return F.unix_millis(column)

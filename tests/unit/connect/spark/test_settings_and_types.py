@@ -116,6 +116,8 @@ def test_a_staged_file_gets_its_name_from_its_directories() -> None:
         layout.final(f"{directories}/{name}", 0) == "topics/a.b/x=a%2Fb/y=1/a.b+3+0000000120.snappy.parquet"
     )
     assert layout.final(f"{directories}/{name}", 1).endswith("/a.b+3+0000000120+1.snappy.parquet")
+    routed = "__ottla_t=all%2Fa.b/__ottla_p=3/__ottla_s=120/__ottla_d=partition"
+    assert layout.final(f"{routed}/{name}", 0) == "topics/all/partition=3/a.b+3+0000000120.snappy.parquet"
 
 
 def test_a_converter_that_spark_does_not_have_is_refused() -> None:

@@ -10,13 +10,20 @@ from urllib.parse import unquote
 from ottla.config.errors import ConfigError
 from ottla.config.settings import Settings
 from ottla.connect.spark.files import settings as names
-from ottla.connect.spark.sink import OFFSET, PARTITION, TIMESTAMP, TOPIC, VALUE
+from ottla.connect.spark.sink import OFFSET, ORIGIN_TOPIC, PARTITION, TIMESTAMP, TOPIC, VALUE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 STAGED: Final = ("__ottla_t", "__ottla_p", "__ottla_s", "__ottla_d")
-"""The columns by which staged files are put into directories: topic, partition, first offset, directory."""
+"""The columns by which staged files are put into directories: topic, partition, first offset, directory.
+
+The topic is `ROUTED/ORIGIN` where a transform has routed the records: into the directory of the one, with
+file names by the other, which no two partitions share.
+"""
+_ROUTED: Final = "/"
+_BY_PARTITION: Final = "partition"
+"""In place of `partition=NUMBER`."""
 OFFSET_DIGITS: Final = 10
 _DAILY: Final = "'year'=yyyy/'month'=MM/'day'=dd"
 _HOURLY: Final = f"{_DAILY}/'hour'=HH"
@@ -95,12 +102,14 @@ class Layout:
         from pyspark.sql import functions as F
 
         begin = F.lit(0).cast("long")
-        for (topic, partition), offset in begins.items():
-            at = (F.col(TOPIC) == topic) & (F.col(PARTITION) == partition)
+        for (origin, partition), offset in begins.items():
+            at = (F.col(ORIGIN_TOPIC) == origin) & (F.col(PARTITION) == partition)
             begin = F.when(at, F.lit(offset).cast("long")).otherwise(begin)
         size = F.lit(self.flush_size).cast("long")
         first = begin + F.floor((F.col(OFFSET) - begin) / size) * size
-        made = (F.col(TOPIC), F.col(PARTITION), first, self._directory(frame))
+        routed = F.concat(_safe_directory(F.col(TOPIC)), F.lit(_ROUTED), F.col(ORIGIN_TOPIC))
+        topic = F.when(F.col(TOPIC) == F.col(ORIGIN_TOPIC), F.col(TOPIC)).otherwise(routed)
+        made = (topic, F.col(PARTITION), first, self._directory(frame))
         return [column.alias(name) for name, column in zip(STAGED, made, strict=True)]
 
     def _directory(self, frame: DataFrame) -> Column:
@@ -108,7 +117,7 @@ class Layout:
 
         match self.partitioner:
             case Partitioner.DEFAULT:
-                return F.concat(F.lit("partition="), F.col(PARTITION).cast("string"))
+                return F.lit(_BY_PARTITION)  # which `final` knows without a text for each row
             case Partitioner.FIELD:
                 parts = [
                     F.concat(F.lit(f"{_safe_name(name)}="), _safe(_field(frame, name).cast("string")))
@@ -155,9 +164,13 @@ class Layout:
         """
         *parts, name = staged.split("/")
         topic, partition, first, directory = (unquote(each.partition("=")[2]) for each in parts)
+        topic, _, origin = topic.partition(_ROUTED)
+        if self.partitioner is Partitioner.DEFAULT and directory == _BY_PARTITION:
+            directory = f"partition={partition}"
         extension = name[name.index(".") :] if "." in name else ""
         extra = f"+{number}" if number else ""
-        file = f"{topic}+{partition}+{int(first):0{OFFSET_DIGITS}d}{extra}{extension.removesuffix('.c000')}"
+        place = f"{origin or topic}+{partition}+{int(first):0{OFFSET_DIGITS}d}"
+        file = f"{place}{extra}{extension.removesuffix('.c000')}"
         file = file.replace(".c000.", ".")
         return "/".join(filter(None, (self.topics_dir, topic, directory, file)))
 
@@ -180,6 +193,14 @@ def _safe(text: Column) -> Column:
     for character, code in (("%", "%25"), ("/", "%2F"), ("\\", "%5C")):
         text = F.replace(text, F.lit(character), F.lit(code))
     return F.coalesce(F.regexp_replace(text, r"[\x00-\x1f\x7f]", "_"), F.lit("null"))
+
+
+def _safe_directory(topic: Column) -> Column:
+    """A topic as the name of a directory: a transform may have given it any name."""
+    from pyspark.sql import functions as F
+
+    safe = _safe(topic)
+    return F.when(safe.rlike(r"^\.*$"), F.concat(F.lit("_"), safe)).otherwise(safe)
 
 
 def _safe_name(name: str) -> str:

@@ -23,7 +23,17 @@ from ottla.connect.spark import settings as common
 from ottla.connect.spark.iceberg import settings as names
 from ottla.connect.spark.iceberg.catalog import catalog_properties, uses_s3
 from ottla.connect.spark.ledger import Ledger
-from ottla.connect.spark.sink import OFFSET, PARTITION, TOPIC, VALUE, Batch, Context, Pace, Target, rows_of
+from ottla.connect.spark.sink import (
+    OFFSET,
+    ORIGIN_TOPIC,
+    PARTITION,
+    VALUE,
+    Batch,
+    Context,
+    Pace,
+    Target,
+    rows_of,
+)
 from ottla.pipeline.spark.lake_jars import Lake
 
 if TYPE_CHECKING:
@@ -387,6 +397,6 @@ def _not_in(ledger: Ledger) -> Column:
     found = F.lit(False)
     for topic, partitions in ledger.ends.items():
         for partition, end in partitions.items():
-            place = (F.col(TOPIC) == topic) & (F.col(PARTITION) == partition)
+            place = (F.col(ORIGIN_TOPIC) == topic) & (F.col(PARTITION) == partition)
             found = found | (place & (F.col(OFFSET) < end))
     return ~found
