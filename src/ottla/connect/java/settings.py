@@ -60,7 +60,10 @@ def _size(text: Any) -> str | None:
 
 
 PLUGIN_PATH: Final = string_list(
-    "plugin.path", (), "Directories of Java's plugins, which run in a Java worker of ottla's.", importance=LOW
+    "plugin.path",
+    (),
+    "Directories of Java's plugins, which run in a Java worker of ottla's; a standalone worker runs none.",
+    importance=LOW,
 )
 """In each, a directory a plugin, or jars with all that they need. None: no Java plugins, no Java worker."""
 HEAP: Final = string(
