@@ -75,7 +75,7 @@ class GroupWorker:
                 access,
                 f"{address.scheme}://{shown}:{port}/",
                 f"{shown}:{port}",
-                _surroundings(),
+                surroundings(),
                 front.peer_tls(address.tls_listener, checks_host=checks_host),
             )
         except ClientOptionError as problem:
@@ -154,7 +154,7 @@ class LoneWorker:
             raise _refused(problem) from None
         self._connectors = connectors
         worker_id = f"{address.host}:{address.port}"
-        self.worker: StandaloneWorker = StandaloneWorker(settings, access, worker_id, _surroundings())
+        self.worker: StandaloneWorker = StandaloneWorker(settings, access, worker_id, surroundings())
         self.java: JavaConnect | None = None
 
     async def start(self) -> None:
@@ -180,7 +180,7 @@ class LoneWorker:
         return await endpoint(request)
 
 
-def _surroundings() -> Surroundings:
+def surroundings() -> Surroundings:
     """The plugins of this installation, and the offsets of the clusters that connectors use."""
     return Surroundings(installed_plugins(), Offsets(SourceOffsets(), SinkOffsets()))
 

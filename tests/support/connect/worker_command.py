@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ottla.cli.frame.running import run_command
 from ottla.cli.servers import connect as commands
-from ottla.connect import service
+from ottla.connect import served_workers
 from ottla.connect.plugins import catalog
 from ottla.connect.plugins.catalog import Catalog, Engine
 from ottla.connect.worker.building import Surroundings
@@ -35,12 +35,12 @@ def main() -> int:
     installed = catalog.installed_plugins().plugins
     names = {name for each in plugins for name in each.names}
     kept = [each for each in installed if not names.intersection(each.names)]
-    real = service.surroundings()
+    real = served_workers.surroundings()
 
     def surroundings() -> Surroundings:
         return Surroundings(Catalog([*plugins, *kept]), real.offsets, host_command)
 
-    service.surroundings = surroundings
+    served_workers.surroundings = surroundings
     word, *words = sys.argv[1:]
     command = commands.standalone if word == "standalone" else commands.connect
     return run_command(command, words, f"ottla {word}")
