@@ -11,6 +11,7 @@ from bench.scenarios import (
     commands,
     connect_files,
     connect_lake,
+    connect_workers,
     connections,
     consuming,
     fixture,
@@ -55,6 +56,7 @@ _FAMILIES = (
     pipeline,
     connect_files,
     connect_lake,
+    connect_workers,
 )
 
 SCENARIOS: Mapping[str, Scenario] = {
