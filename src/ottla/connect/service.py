@@ -22,6 +22,7 @@ from ottla.connect import settings as names
 from ottla.connect.java.connect import JavaConnect
 from ottla.connect.java.settings import java_options
 from ottla.connect.observed import connect_checks, connect_families
+from ottla.connect.offsets.checkpoint_offsets import CheckpointOffsets
 from ottla.connect.offsets.sink_offsets import SinkOffsets
 from ottla.connect.offsets.source_offsets import SourceOffsets
 from ottla.connect.plugins.catalog import installed_plugins
@@ -59,7 +60,7 @@ log = logging.getLogger("ottla.connect")
 
 def surroundings() -> Surroundings:
     """The plugins of this installation, and the offsets of the clusters that connectors use."""
-    return Surroundings(installed_plugins(), Offsets(SourceOffsets(), SinkOffsets()))
+    return Surroundings(installed_plugins(), Offsets(SourceOffsets(), SinkOffsets(), CheckpointOffsets()))
 
 
 class ConnectService:
