@@ -16,6 +16,7 @@ from ottla.connect import settings as names
 from ottla.connect.java.connect import JavaConnect
 from ottla.connect.java.settings import java_options
 from ottla.connect.observed import AnyWorker
+from ottla.connect.offsets.checkpoint_offsets import CheckpointOffsets
 from ottla.connect.offsets.sink_offsets import SinkOffsets
 from ottla.connect.offsets.source_offsets import SourceOffsets
 from ottla.connect.plugins.catalog import installed_plugins
@@ -36,6 +37,7 @@ from ottla.web.passing_on import passed_on, with_body
 from ottla.web.server import HttpAddress
 
 CLIENT_ID: Final = "ottla-connect"
+LEADER_SECONDS: Final = 30.0
 HEALTHY: Final = "Worker has completed startup and is ready to handle requests."
 STARTING: Final = "Worker is still starting up."
 UNHEALTHY: Final = "Worker was unable to handle this request and may be unable to handle other requests."
@@ -182,7 +184,7 @@ class LoneWorker:
 
 def surroundings() -> Surroundings:
     """The plugins of this installation, and the offsets of the clusters that connectors use."""
-    return Surroundings(installed_plugins(), Offsets(SourceOffsets(), SinkOffsets()))
+    return Surroundings(installed_plugins(), Offsets(SourceOffsets(), SinkOffsets(), CheckpointOffsets()))
 
 
 def _access(settings: Settings, client_id: str) -> ClusterAccess:
@@ -205,9 +207,6 @@ def _advertised(settings: Settings, address: HttpAddress) -> tuple[str, int]:
         raise settings.refusal(name, f"but the first listener is {address.url}")
     host = address.host_for_peers(settings[names.ADVERTISED_HOST])
     return host, settings[names.ADVERTISED_PORT] or address.port
-
-
-LEADER_SECONDS: Final = 30.0
 
 
 def _leads(worker: DistributedWorker) -> bool:

@@ -17,6 +17,7 @@ from ottla.config.sources import from_mapping
 from ottla.connect.core.config_image import all_of
 from ottla.connect.core.config_records import Properties
 from ottla.connect.core.decisions import set_tasks
+from ottla.connect.offsets.checkpoint_offsets import CheckpointOffsets
 from ottla.connect.offsets.connector_offsets import ALTERED, RESET, ConnectorOffset, OffsetsOwner
 from ottla.connect.offsets.sink_offsets import parse_sink_offsets
 from ottla.connect.plugins.catalog import Catalog, Engine, installed_plugins
@@ -69,7 +70,7 @@ class MemoryWorker:
     def __init__(self, given: Mapping[str, str], host: Path = HOST, *, standalone: bool = False) -> None:
         self.settings = Settings(TABLE, from_mapping(given))
         self.configs, self.statuses = MemoryConfigs(), MemoryStatuses()
-        self.offsets = Offsets(KeptOffsets(), KeptOffsets(is_sink=True))
+        self.offsets = Offsets(KeptOffsets(), KeptOffsets(is_sink=True), CheckpointOffsets())
         names = {name for each in PLUGINS for name in each.names}
         installed = [each for each in installed_plugins().plugins if not names & {*each.names}]
 

@@ -41,4 +41,11 @@ PLUGINS: Final[tuple[Plugin, ...]] = (
         f"{_HERE}.any_format:FormatSink",
         Engine.SPARK,
     ),
+    Plugin(
+        (f"{_HERE}.SparkFormatSourceConnector",),
+        Kind.SOURCE,
+        "1.0.0",
+        f"{_HERE}.source:FormatSource",
+        Engine.SPARK,
+    ),
 )

@@ -239,11 +239,12 @@ class SparkRunner:
             run.topics |= new
             self._tell_of(run, Topics(run.order.run, sorted(new)))
         run.records += progress.input_rows
-        figures = {
-            "sink-record-read-total": float(run.records),
-            "sink-record-lag-max": float(progress.lag),
-            "total-record-errors": float(run.work.failed_records),
-        }
+        figures = {"total-record-errors": float(run.work.failed_records)}
+        if run.order.role is Role.SOURCE_TASK:
+            figures["source-record-poll-total"] = float(run.records)
+        else:
+            figures["sink-record-read-total"] = float(run.records)
+            figures["sink-record-lag-max"] = float(progress.lag)
         self._tell_of(run, Figures(run.order.run, figures))
 
     def _query_ended(self, query: PipelineQuery) -> None:

@@ -23,7 +23,7 @@ from ottla.connect.offsets.connector_offsets import (
     OffsetsFailed,
     OffsetsOwner,
 )
-from ottla.connect.plugins.catalog import Catalog, Kind
+from ottla.connect.plugins.catalog import Catalog, Engine, Kind
 from ottla.connect.plugins.definition_validation import (
     CONNECTORS,
     ConfigInfos,
@@ -63,10 +63,11 @@ _PLUGIN_ORDER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Where the offsets of connectors are: of sources, and of sinks."""
+    """Where the offsets of connectors are: of sources in Python, of sinks, of sources on Spark."""
 
     source: ConnectorOffsets
     sink: ConnectorOffsets
+    checkpoint: ConnectorOffsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,8 +404,11 @@ class Herder:
     async def _offsets_of(self, connector: str) -> tuple[ConnectorOffsets, OffsetsOwner]:
         stored = self._config(connector)
         config = await self._parts.resolved(stored)
-        is_sink = self._type(config) == Kind.SINK
-        kept = self._parts.offsets.sink if is_sink else self._parts.offsets.source
+        offsets = self._parts.offsets
+        kept = offsets.sink if self._type(config) == Kind.SINK else offsets.source
+        plugin = self._parts.catalog.find(config.get("connector.class", ""), Kind.SOURCE)
+        if plugin is not None and plugin.engine is Engine.SPARK:
+            kept = offsets.checkpoint
         return kept, self._parts.owner(connector, config)
 
     # -- loggers --------------------------------------------------------------------------------------
