@@ -28,6 +28,8 @@ TOPICS_A_COMMAND = 1_000
 PARTITIONS_A_REQUEST = 2_000
 TIMES = 3
 COMMAND_TIMEOUT_SECONDS = 300
+OPEN_TIMEOUT_SECONDS = 60
+NOT_LEADER_OR_FOLLOWER = 6
 SERVICE_TIMEOUT_SECONDS = 120
 ROUNDS = 3
 PORT = 18_923
@@ -194,9 +196,14 @@ async def _produce_each(server: Server, places: Sequence[tuple[str, int]]) -> No
 
         for start in range(0, len(places), PARTITIONS_A_REQUEST):
             some = [TopicPartition(*place) for place in places[start : start + PARTITIONS_A_REQUEST]]
-            codes = await client.ask_leaders(some, request, ProduceResponse, parts)
-            if set(codes.values()) != {0}:
-                raise BenchError(f"records can't be written: {set(codes.values())}")
+            deadline = time.monotonic() + OPEN_TIMEOUT_SECONDS
+            while some:
+                codes = await client.ask_leaders(some, request, ProduceResponse, parts)
+                some = [place for place, code in codes.items() if code == NOT_LEADER_OR_FOLLOWER]
+                if set(codes.values()) - {0, NOT_LEADER_OR_FOLLOWER} or time.monotonic() > deadline:
+                    raise BenchError(f"records can't be written: {set(codes.values())}")
+                # The topics that were made last may not be open yet.
+                await asyncio.sleep(0.1 if some else 0)
     finally:
         await client.close()
 
