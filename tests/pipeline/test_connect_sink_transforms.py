@@ -14,8 +14,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from ottla.client.access import ClusterAccess
-from ottla.connect.converters.json_converter import JsonConverter
-from ottla.connect.data.schema import DECIMAL, Moment, Schema, Struct, Type
+from ottla.connect.data.schema import DECIMAL, Moment, Schema, Struct
 from ottla.connect.host.conversion import Conversion as RowConversion
 from ottla.connect.host.errors import StageError
 from ottla.connect.host.settings import ErrorSettings, Tolerance
@@ -44,25 +43,22 @@ BASE = {
 }
 PLAIN = BASE | {"value.converter.schemas.enable": "false"}
 DDL = "id BIGINT, name STRING, price DOUBLE, ok BOOLEAN, inner STRUCT<x: INT, y: STRING>"
-SCHEMA = {
-    "type": "struct",
-    "optional": True,
-    "fields": [
-        {"field": "id", "type": "int64", "optional": False},
-        {"field": "name", "type": "string", "optional": True},
-        {"field": "price", "type": "double", "optional": True},
-        {"field": "ok", "type": "boolean", "optional": True},
-        {
-            "field": "inner",
-            "type": "struct",
-            "optional": True,
-            "fields": [
-                {"field": "x", "type": "int32", "optional": True},
-                {"field": "y", "type": "string", "optional": True},
-            ],
-        },
-    ],
-}
+FIELDS: list[dict[str, Any]] = [
+    {"field": "id", "type": "int64", "optional": False},
+    {"field": "name", "type": "string", "optional": True},
+    {"field": "price", "type": "double", "optional": True},
+    {"field": "ok", "type": "boolean", "optional": True},
+    {
+        "field": "inner",
+        "type": "struct",
+        "optional": True,
+        "fields": [
+            {"field": "x", "type": "int32", "optional": True},
+            {"field": "y", "type": "string", "optional": True},
+        ],
+    },
+]
+SCHEMA: dict[str, Any] = {"type": "struct", "optional": True, "fields": FIELDS}
 
 
 def chain(*stages: Mapping[str, str], **predicates: Mapping[str, str]) -> dict[str, str]:
@@ -266,7 +262,7 @@ def test_a_given_schema_is_that_of_the_values(spark: SparkSession, name: str) ->
     """As if the records carried it: the row path is given them so."""
     config = PLAIN | CHAINS[name]
     given = records(random.Random(name), False)
-    node = dict(SCHEMA, fields=[dict(each, optional=True) for each in SCHEMA["fields"]])  # type: ignore[call-overload]
+    node = SCHEMA | {"fields": [each | {"optional": True} for each in FIELDS]}
     with_schema = [
         (
             key,
@@ -326,4 +322,3 @@ def test_decimals_come_through_the_row_path(spark: SparkSession) -> None:
     found, failed, was_columns = by_spark(spark, BASE | CHAINS["headers"] | {"transforms": "t0"}, given)
     assert (failed, was_columns) == ({}, False)
     assert found[0][2] == {"d": Decimal("2.55")}
-    assert JsonConverter is not None and Type.BYTES

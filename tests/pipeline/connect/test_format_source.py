@@ -118,7 +118,7 @@ def test_killed_hosts_leave_each_row_once(cluster: Cluster, unique_name: str, tm
             host.start(unique_name, given, role=Role.SOURCE_TASK)
             wanted = sent if life == 2 else before + 1
             eventually(
-                lambda wanted=wanted: len(values(kafka, unique_name)) >= wanted,  # type: ignore[misc]
+                lambda wanted=wanted: len(values(kafka, unique_name)) >= wanted,
                 "rows are there",
                 2 * BATCH_TIMEOUT_S,
             )

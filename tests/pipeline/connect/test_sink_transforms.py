@@ -99,7 +99,7 @@ def test_tables_by_topic_and_dead_letters_of_a_transform(
     eventually(lambda: len(iceberg_rows(table)) == 3, "the good rows are there", BATCH_TIMEOUT_S)
     assert host.stop(run) is None
     assert sorted(row["id"] for row in iceberg_rows(table)) == [-4, 1, 3]
-    letters = {each.value(): dict(each.headers() or ()) for each in kafka.read(dead, {})}  # type: ignore[call-overload]
+    letters = {each.value(): dict(each.headers() or ()) for each in kafka.read(dead, {})}
     prefix = "__connect.errors."
     assert {value: headers[f"{prefix}stage"] for value, headers in letters.items()} == {
         b'{"id": "no number"}': b"TRANSFORMATION",
