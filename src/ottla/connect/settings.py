@@ -35,6 +35,7 @@ from ottla.connect.core.restarts import RestartPolicy
 from ottla.connect.java import settings as java_settings
 from ottla.connect.plugins.definition_validation import WorkerView
 from ottla.connect.plugins.overrides import OverridePolicy, Policy
+from ottla.connect.spark import host_settings as spark_settings
 from ottla.web import http_settings
 from ottla.web.front_settings import FRONT_SETTINGS
 from ottla.web.http_settings import listeners_setting
@@ -248,6 +249,10 @@ IDENTIFICATION: Final = text_or_none(
     importance=LOW,
 )
 PLUGIN_PATH: Final = java_settings.PLUGIN_PATH
+SPARK_DIRECTORY: Final = spark_settings.DIRECTORY
+SPARK_MASTER: Final = spark_settings.MASTER
+SPARK_DRIVER_MEMORY: Final = spark_settings.DRIVER_MEMORY
+SPARK_JARS: Final = spark_settings.JARS
 RESTART_MAX: Final = integer(
     "ottla.task.restart.max",
     10,
@@ -285,6 +290,7 @@ PREFIXES: Final = (
     "offset.storage.",
     "status.storage.",
     "ottla.java.",
+    spark_settings.PREFIX,
     "security.protocol",
     "client.id",
     "client.dns.lookup",
@@ -353,12 +359,17 @@ _TOLD_TO_HOSTS: Final[tuple[Setting[Any], ...]] = (
     FLUSH_TIMEOUT_MS,
     TOPIC_CREATION,
 )
+_FOR_HOSTS: Final = ("ottla.spark.",)
 _NOT_FOR_HOSTS: Final = ("authentication.", "access.control.", "listener", "rest.", "ottla.", "oauthbearer.")
 
 
 def host_properties(settings: Settings, *, standalone: bool) -> dict[str, str]:
     """The worker's properties as runs get them: all that were given, and the defaults that they need."""
-    given = {name: text for name, text in settings.texts().items() if not name.startswith(_NOT_FOR_HOSTS)}
+    given = {
+        name: text
+        for name, text in settings.texts().items()
+        if name.startswith(_FOR_HOSTS) or not name.startswith(_NOT_FOR_HOSTS)
+    }
     for setting in _TOLD_TO_HOSTS:
         given[setting.name] = setting.format(settings[setting]) or ""
     if standalone:

@@ -15,18 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from ottla.config.errors import ConfigError
+from ottla.connect.spark import host_settings as settings
 from ottla.pipeline.query.query import PipelineQuery, QueryRunner, Watcher
 from ottla.pipeline.spark.lake_jars import Lake, lake_jars
 from ottla.pipeline.spark.maven import MavenError
 from ottla.pipeline.spark.session import SparkPipelineSession, SparkSettings, installed_spark, start_session
 from ottla.pipeline.spark.spark_jars import SparkJarsError
 
-DIRECTORY: Final = "ottla.spark.directory"
-"""The worker's property for the directory of sessions; a session has one of its own in it."""
-MASTER: Final = "ottla.spark.master"
-DRIVER_MEMORY: Final = "ottla.spark.driver.memory"
-JARS: Final = "ottla.spark.jars"
-SPARK: Final = "spark."
 USUAL: Final = frozenset({Lake.ICEBERG, Lake.DELTA})
 _PREFIX: Final = "host-"
 _EXTENSIONS: Final = {
@@ -58,24 +53,27 @@ class Engine:
     ) -> Engine:
         """Start Spark. Raises UserError."""
         lakes, jars = _jars(needed)
-        for each in filter(None, (text.strip() for text in worker.get(JARS, "").split(","))):
+        for each in filter(None, (text.strip() for text in worker.get(settings.JARS.name, "").split(","))):
             if not Path(each).is_file():
-                raise ConfigError(f"{JARS}={each}: there is no such file")
+                raise ConfigError(f"{settings.JARS.name}={each}: there is no such file")
             jars.append(Path(each).absolute())
-        base = Path(worker.get(DIRECTORY) or Path(tempfile.gettempdir()) / f"ottla-connect-{_user()}")
+        base = Path(
+            worker.get(settings.DIRECTORY.name) or Path(tempfile.gettempdir()) / f"ottla-connect-{_user()}"
+        )
         base.mkdir(parents=True, exist_ok=True, mode=0o700)
         _remove_left_behind(base)
         directory = base / f"{_PREFIX}{os.getpid()}"
-        settings = SparkSettings(
+        given = {name: text for name, text in worker.items() if name.startswith(settings.PREFIX)}
+        wanted = SparkSettings(
             "ottla connect",
             directory,
-            master=worker.get(MASTER),
-            driver_memory=worker.get(DRIVER_MEMORY, "1g"),
-            properties=_properties(lakes) | {k: v for k, v in worker.items() if k.startswith(SPARK)},
+            master=worker.get(settings.MASTER.name) or None,
+            driver_memory=worker.get(settings.DRIVER_MEMORY.name) or settings.DRIVER_MEMORY.default,
+            properties=_properties(lakes) | given,
             python_tasks=False,
             more_jars=jars,
         )
-        session = start_session(settings)
+        session = start_session(wanted)
         queries = QueryRunner(session.spark, on_progress=on_progress, on_end=on_end)
         return cls(session, lakes, queries, directory)
 

@@ -12,14 +12,3 @@ def class_of(problem: Exception) -> str:
         return "" if java is None else str(java.getClass().getSimpleName())
     except Exception:
         return ""
-
-
-def root_class_of(problem: Exception) -> str:
-    """The simple name of the innermost cause's class; empty if there is none."""
-    java: Any = getattr(problem, "java_exception", None) or getattr(problem, "_origin", None)
-    try:
-        while java is not None and (cause := java.getCause()) is not None:
-            java = cause
-        return "" if java is None else str(java.getClass().getSimpleName())
-    except Exception:
-        return ""

@@ -146,12 +146,6 @@ class Herder:
             for task, config in enumerate(self.image.task_configs(connector))
         ]
 
-    def tasks_config(self, connector: str) -> dict[str, dict[str, str]]:
-        """The configurations of a connector's tasks by the names of tasks."""
-        self._config(connector)
-        configs = enumerate(self.image.task_configs(connector))
-        return {f"{connector}-{task}": dict(config) for task, config in configs}
-
     def topics(self, connector: str) -> dict[str, Any]:
         """The topics that a connector uses."""
         self._require_tracking()
