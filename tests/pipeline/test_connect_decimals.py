@@ -53,7 +53,7 @@ def decode(spark: SparkSession, data: list[bytes | None], kind: Any) -> list[Any
     return [row["f"] for row in sorted(found.collect(), key=lambda row: int(row["at"]))]
 
 
-@pytest.mark.parametrize("scale", [0, 1, 9, 38])
+@pytest.mark.parametrize("scale", [9, *(pytest.param(each, marks=pytest.mark.long) for each in (0, 1, 38))])
 @pytest.mark.parametrize("form", ["BASE64", "NUMERIC"])
 def test_decimals_are_read_as_connect_writes_them(spark: SparkSession, scale: int, form: str) -> None:
     values = [from_unscaled(number, scale) for number in numbers(random.Random(scale))]
@@ -70,7 +70,7 @@ def test_decimals_are_read_as_connect_writes_them(spark: SparkSession, scale: in
     assert [None if row["error"] else row["value"]["d"] for row in found] == [*expected, None]
 
 
-@pytest.mark.parametrize("scale", [0, 5, 38])
+@pytest.mark.parametrize("scale", [5, *(pytest.param(each, marks=pytest.mark.long) for each in (0, 38))])
 @pytest.mark.parametrize("form", ["BASE64", "NUMERIC"])
 def test_decimals_are_written_as_connect_reads_them(spark: SparkSession, scale: int, form: str) -> None:
     values = [from_unscaled(number, scale) for number in numbers(random.Random(scale))]

@@ -26,11 +26,12 @@ from ottla.connect.spark.transforms import Transforms
 from ottla.connect.spark.values import values_of
 from ottla.connect.transforms.chain import TransformChain
 from support.connect.random_configs import KAFKA
+from support.exploration import examples
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 RECORDS = 60
-ROUNDS = 4
+ROUNDS = examples(1, 4)
 TOPICS = ("orders", "a-b", "b-a")
 KAFKA_COLUMNS = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
@@ -233,7 +234,12 @@ def same(found: dict[int, Any], expected: dict[int, Any]) -> None:
     assert told(found) == told(expected)
 
 
-@pytest.mark.parametrize("name", CHAINS)
+def some_of(*quick: str) -> list[Any]:
+    """All chains; but for these ones, the test is long."""
+    return [each if each in quick else pytest.param(each, marks=pytest.mark.long) for each in CHAINS]
+
+
+@pytest.mark.parametrize("name", some_of("route, insert, drop", "headers"))
 def test_json_with_its_schema(spark: SparkSession, name: str) -> None:
     config = BASE | CHAINS[name]
     for seed in range(ROUNDS):
@@ -246,7 +252,7 @@ def test_json_with_its_schema(spark: SparkSession, name: str) -> None:
         assert was_columns or name not in AS_COLUMNS, name
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", some_of("mask and cast"))
 def test_json_without_a_schema_goes_record_by_record(spark: SparkSession, name: str) -> None:
     config = PLAIN | CHAINS[name]
     given = records(random.Random(name), False)
@@ -257,7 +263,7 @@ def test_json_without_a_schema_goes_record_by_record(spark: SparkSession, name: 
     assert not was_columns
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", some_of("flatten"))
 def test_a_given_schema_is_that_of_the_values(spark: SparkSession, name: str) -> None:
     """As if the records carried it: the row path is given them so."""
     config = PLAIN | CHAINS[name]
@@ -302,6 +308,7 @@ def test_a_record_that_is_refused_ends_a_batch_that_tolerates_none(spark: SparkS
     assert "topic=orders, partition=2, offset=7" in text
 
 
+@pytest.mark.long
 def test_decimals_come_through_the_row_path(spark: SparkSession) -> None:
     schema = {
         "type": "struct",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import sqlite3
@@ -18,6 +19,7 @@ from ottla.client.cluster import KafkaCluster
 from ottla.client.reading import read
 from ottla.connect.host.messages import Ended, Role, Run, Running
 from ottla.connect.host.offset_store import read_offsets
+from ottla.connect.worker.fencing import fence_task
 from support.clients.confluent import create_topic, eventually, produce
 from support.connect import runs
 from support.connect.runs import OFFSETS_TOPIC, HostProcess, host_process
@@ -84,7 +86,9 @@ def test_a_killed_source_loses_nothing_and_exactly_once_doubles_nothing(
             worker=worker,
             partitions=PARTS,
         )
-        # as a worker does: what is committed when the task is started
+        # as a worker does: the former run's transaction ends, then what is committed is read
+        if support == "enabled":
+            asyncio.run(fence_task(name, 0, order.config, order.worker))
         return runs.with_offsets(order, read_offsets(order))
 
     for _ in range(kills):
@@ -190,10 +194,10 @@ def test_the_end_of_the_worker_is_the_end_of_the_host(bootstrap: str, tmp_path: 
         order = runs.start(bootstrap, name, Role.SINK_TASK, config)
         host.give(order)
         host.wait(order.run, Running)
+        eventually(lambda: "[orphan|task-0] " in (tmp_path / "log").read_text(), "a line of the task")
         assert host.close() == 0
         assert host.of(order.run, Ended) == []
     lines = (tmp_path / "log").read_text().splitlines()
-    assert any(line.startswith("[orphan|task-0] ") for line in lines)
     assert all(line.startswith(("[orphan|task-0] ", "[host] ")) for line in lines)
 
 

@@ -115,8 +115,9 @@ def test_workers_pass_requests_on_and_sign_their_own(
 
 def test_the_follower_goes_on_after_the_leader(workers: list[ConnectWorker]) -> None:
     assert workers[1].put("c", **{"test.partitions": "2", "tasks.max": "2"}).status == 201
+    workers[1].wait_for("c", "RUNNING", 2)  # one that is paused before it has tasks gets none
     workers[0].kill()
-    # Passed on to a leader that is gone, until this worker leads.
-    assert workers[1].ask("PUT", "/connectors/c/pause").status == 202
+    # Passed on to a leader that is gone, until this worker leads; 500 where a connection has died with it.
+    until(lambda: workers[1].ask("PUT", "/connectors/c/pause").status, lambda status: status == 202)
     workers[1].wait_for("c", "PAUSED", 2)
     until(lambda: workers[1].states("c"), lambda found: found == ("PAUSED", ["PAUSED"] * 2))

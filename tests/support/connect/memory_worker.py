@@ -65,7 +65,10 @@ class KeptOffsets:
 
 
 class MemoryWorker:
-    """Satisfies `Worker` of the REST API. fences: the connectors that were fenced, in order."""
+    """Satisfies `Worker` of the REST API. fences: the connectors that were fenced, in order.
+
+    taken_over: tasks whose former transactions were ended.
+    """
 
     def __init__(self, given: Mapping[str, str], host: Path = HOST, *, standalone: bool = False) -> None:
         self.settings = Settings(TABLE, from_mapping(given))
@@ -77,13 +80,17 @@ class MemoryWorker:
         def command(engine: Engine) -> Sequence[str]:
             return [sys.executable, str(host), "--engine", engine]
 
-        around = Surroundings(Catalog([*PLUGINS, *installed]), self.offsets, command)
+        around = Surroundings(Catalog([*PLUGINS, *installed]), self.offsets, command, self._taken_over)
         self.fences: list[str] = []
+        self.taken_over: list[tuple[str, int]] = []
         self.parts: WorkerParts = build(
             self.settings, self.configs, self.statuses, WORKER_ID, around, self._fence, standalone=standalone
         )
         self.parts.reconciler.connect(self.parts.supervisor, self.set_tasks, self._assign)
         self._tasks = BackgroundTasks()
+
+    async def _taken_over(self, connector: str, task: int, *_: Mapping[str, str]) -> None:
+        self.taken_over.append((connector, task))
 
     async def _fence(self, connector: str) -> None:
         self.fences.append(connector)

@@ -272,9 +272,16 @@ def test_ended_queries_are_kept_up_to_a_number_and_running_ones_always(
     monkeypatch.setattr(query_module, "ENDED_QUERIES", 3)
     runner = make_runner()
     start(runner, tmp_path, fake, name="runs")
+
+    def idle() -> FakeQuery:
+        found = FakeQuery()
+        found.triggers = False
+        return found
+
     for number in range(10):
-        start(runner, tmp_path, FakeQuery(), name=f"ends-{number}").stop(0.05)
+        start(runner, tmp_path, idle(), name=f"ends-{number}").stop(20)
     assert [each.name for each in runner.queries] == ["runs", *(f"ends-{each}" for each in (6, 7, 8, 9))]
-    start(runner, tmp_path, FakeQuery(), name="ends-7").stop(0.05)
+    start(runner, tmp_path, idle(), name="ends-7").stop(20)
     assert [each.name for each in runner.queries] == ["runs", *(f"ends-{each}" for each in (6, 8, 9, 7))]
+    fake.triggers = False
     runner.close()

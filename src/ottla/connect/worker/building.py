@@ -13,6 +13,7 @@ from ottla.connect.plugins.catalog import Catalog
 from ottla.connect.state.stores import ConfigStore, StatusStore
 from ottla.connect.worker.config_providers import config_providers
 from ottla.connect.worker.connector_logs import ConnectorLogs
+from ottla.connect.worker.fencing import TakeOver, fence_task
 from ottla.connect.worker.herder import Herder, HerderParts, Offsets
 from ottla.connect.worker.hosts import Command, Hosts, host_command
 from ottla.connect.worker.loggers import Loggers
@@ -30,6 +31,7 @@ class Surroundings:
     catalog: Catalog
     offsets: Offsets
     command: Command = host_command
+    take_over: TakeOver = fence_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ def build(
         properties,
         around.offsets.source,
         needed_fence,
+        around.take_over,
     )
     hosts = Hosts(logs, around.command)
     runs = Runs(names.restart_policy(settings))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from confluent_kafka import KafkaException, Producer
@@ -16,6 +16,10 @@ TIMEOUT_SECONDS: Final = 20.0
 AT_ONCE: Final = 8
 
 
+TakeOver = Callable[[str, int, Properties, Mapping[str, str]], Awaitable[None]]
+"""Of a connector, a task, its configuration and the worker's properties: see `fence_task`."""
+
+
 class FencingFailed(UserError):
     """The cluster did not take the place of a former task's producer."""
 
@@ -26,9 +30,14 @@ async def fence_tasks(connector: str, config: Properties, worker: Mapping[str, s
 
     async def fence(task: int) -> None:
         async with gate:
-            await asyncio.to_thread(_fence, f"{worker['group.id']}-{connector}-{task}", config, worker)
+            await fence_task(connector, task, config, worker)
 
     await asyncio.gather(*(fence(task) for task in range(count)))
+
+
+async def fence_task(connector: str, task: int, config: Properties, worker: Mapping[str, str]) -> None:
+    """Take the transactional id of one task, which ends its open transaction. Raises as fence_tasks."""
+    await asyncio.to_thread(_fence, f"{worker['group.id']}-{connector}-{task}", config, worker)
 
 
 def _fence(transactional_id: str, config: Properties, worker: Mapping[str, str]) -> None:

@@ -16,6 +16,7 @@ from ottla.connect.plugins.catalog import Engine, Kind, Plugin
 from ottla.connect.plugins.definition_validation import find_connector
 from ottla.connect.state.stores import ConfigStore
 from ottla.connect.worker.config_providers import ConfigProviders
+from ottla.connect.worker.fencing import TakeOver
 from ottla.connect.worker.reconciling import Reconciler
 
 GENERATION: Final = "ottla.generation"
@@ -26,7 +27,10 @@ Pairs = Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
 
 
 class RunPreparing:
-    """Satisfies `Preparing`. fence: has the leader fence a connector's former tasks; None: at least once."""
+    """Satisfies `Preparing`. fence: has the leader fence a connector's former tasks; None: at least once.
+
+    take_over: ends the transaction of a task's former run.
+    """
 
     def __init__(
         self,
@@ -36,6 +40,7 @@ class RunPreparing:
         properties: Mapping[str, str],
         offsets: ConnectorOffsets,
         fence: Callable[[str], Awaitable[None]] | None,
+        take_over: TakeOver,
     ) -> None:
         self._configs = configs
         self._reconciler = reconciler
@@ -43,6 +48,7 @@ class RunPreparing:
         self._properties = properties
         self._offsets = offsets
         self._fence = fence
+        self._take_over = take_over
         self._reads: dict[str, _Read] = {}
 
     def owner(self, connector: str, config: Properties) -> OffsetsOwner:
@@ -54,7 +60,7 @@ class RunPreparing:
         return await asyncio.to_thread(self._providers.resolve, config)
 
     async def start_of(self, id: TaskId, number: int, paused: bool) -> tuple[Engine, Start]:
-        """See Preparing. Raises ConfigError, Refused, OffsetsFailed."""
+        """See Preparing. Raises ConfigError, Refused, FencingFailed, OffsetsFailed."""
         image = self._configs.image
         stored = image.config(id.connector) if id.task == CONNECTOR else image.task_config(*id)
         if stored is None:
@@ -67,6 +73,8 @@ class RunPreparing:
         if role is Role.SOURCE_TASK:
             if self._fence is not None:
                 await self._fence(id.connector)
+                # A killed run's transaction is open, and offsets behind it could not be read for a minute.
+                await self._take_over(id.connector, id.task, config, self._properties)
             offsets = await self._offsets_of(id.connector, config, partitions)
         fence = max(image.fence(id.connector), image.task_generation(id.connector), 0)
         return plugin.engine, Start(

@@ -244,6 +244,7 @@ def test_exactly_once_sources_are_fenced_before_their_tasks_start() -> None:
         await put(client)
         await until(lambda: status(client), is_running)
         assert client.worker.fences == ["c"]
+        assert {connector for connector, _ in client.worker.taken_over} == {"c"}
 
     run(story, exactly__once__source__support="enabled")
 
