@@ -8,7 +8,6 @@ import shutil
 import statistics
 import string
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,13 +15,12 @@ from pathlib import Path
 from bench import clients
 from bench.errors import BenchError
 from bench.figures import Bound, Measure, Target
+from bench.ottla_commands import COMMAND_TIMEOUT_SECONDS, ottla_environment, ottla_words
 from bench.scenarios.scenario import RECORD_BYTES, Scenario, Turn
 from bench.servers import Server
 
-SOURCES = Path(__file__).resolve().parents[2] / "src"
 RECORDS = 3_000_000
 ROUNDS = 5
-COMMAND_TIMEOUT_SECONDS = 300
 #: librdkafka 2.0 stops fetching for up to a second when its queue is full, which a fast broker makes happen.
 UNBOUNDED_QUEUE = ("-X", "queued.min.messages=10000000", "-X", "queued.max.messages.kbytes=2097151")
 FOUR_FIFTHS_OF_KCAT = Target(Bound.VALUE_AT_MOST, 1.25)
@@ -96,7 +94,7 @@ def _lines(turn: Turn, file: Path) -> Path:
 
 
 def _ottla(server: Server, *words: str) -> list[str]:
-    return [sys.executable, "-m", "ottla", *words, "--bootstrap", server.bootstrap]
+    return [*ottla_words(*words), "--bootstrap", server.bootstrap]
 
 
 def _kcat(server: Server, *words: str) -> list[str]:
@@ -107,7 +105,6 @@ def _kcat(server: Server, *words: str) -> list[str]:
 
 def _run(command: list[str], output: Path | None) -> float:
     """Run a command to its end; the seconds that it took."""
-    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
     began = time.perf_counter()
     with open(output or os.devnull, "wb") as written:
         done = subprocess.run(
@@ -117,7 +114,7 @@ def _run(command: list[str], output: Path | None) -> float:
             stderr=subprocess.PIPE,
             timeout=COMMAND_TIMEOUT_SECONDS,
             check=False,
-            env=environment,
+            env=ottla_environment(),
         )
     seconds = time.perf_counter() - began
     if done.returncode:

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from bench.errors import BenchError
 from bench.figures import Bound, Measure, Target
+from bench.ottla_commands import median_seconds, run_ottla
 from bench.scenarios.scenario import Scenario, Turn
 from bench.servers import Server
 
-SOURCES = Path(__file__).resolve().parents[2] / "src"
 NARROW_TOPICS, NARROW_PARTITIONS = 8_000, 4
 WIDE_TOPICS, WIDE_PARTITIONS = 1_000, 7
 GROUPS = 2_200
 TOPICS_A_COMMAND = 2_000
 TIMES = 5
-COMMAND_TIMEOUT_SECONDS = 300
 DOCTOR_CODES = (0, 3, 4)
 """Of a look that came to its end, whatever it found."""
 MEASURED = {
@@ -41,21 +34,24 @@ def _listing(turn: Turn) -> dict[str, float]:
         _create(server, [f"wide-{number}" for number in range(wide)], WIDE_PARTITIONS)
         groups = turn.size(GROUPS)
         asyncio.run(_commit(server, [f"group-{number}" for number in range(groups)]))
-        listed = len(_ottla(server, "topic", "list", "-q", "--exclude-internal").splitlines())
+        listed = len(run_ottla(server, "topic", "list", "-q", "--exclude-internal").splitlines())
         if listed != narrow + wide:
             raise BenchError(f"{listed} topics are listed, not {narrow + wide}")
-        listed = len(_ottla(server, "group", "list", "-q").splitlines())
+        listed = len(run_ottla(server, "group", "list", "-q").splitlines())
         if listed != groups:
             raise BenchError(f"{listed} groups are listed, not {groups}")
-        figures = {name: _seconds(server, words) for name, words in MEASURED.items()}
-        return {**figures, "doctor_seconds": _seconds(server, ("doctor", "--json"), DOCTOR_CODES)}
+        figures = {name: median_seconds(server, TIMES, *words) for name, words in MEASURED.items()}
+        return {
+            **figures,
+            "doctor_seconds": median_seconds(server, TIMES, "doctor", "--json", codes=DOCTOR_CODES),
+        }
 
 
 def _create(server: Server, names: Sequence[str], partitions: int) -> None:
     for start in range(0, len(names), TOPICS_A_COMMAND):
         page = names[start : start + TOPICS_A_COMMAND]
         shape = ("--partitions", str(partitions), "--replication-factor", "1")
-        _ottla(server, "topic", "create", "-q", *shape, *page)
+        run_ottla(server, "topic", "create", "-q", *shape, *page)
 
 
 async def _commit(server: Server, groups: Sequence[str]) -> None:
@@ -84,35 +80,6 @@ async def _commit(server: Server, groups: Sequence[str]) -> None:
                 raise BenchError(f"group {group} can't commit: {answer}")
     finally:
         await requests.close()
-
-
-def _seconds(server: Server, words: Sequence[str], codes: Sequence[int] = (0,)) -> float:
-    """The median of the seconds that a command takes, from its start to its end, output into a pipe."""
-    taken = []
-    for _ in range(TIMES):
-        began = time.perf_counter()
-        _ottla(server, *words, codes=codes)
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken)
-
-
-def _ottla(server: Server, *words: str, codes: Sequence[int] = (0,)) -> str:
-    command = [sys.executable, "-m", "ottla", *words, "--bootstrap", server.bootstrap]
-    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
-    try:
-        run = subprocess.run(
-            command,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_TIMEOUT_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise BenchError(f"ottla {' '.join(words[:2])} takes longer than a bench waits") from None
-    if run.returncode not in codes:
-        raise BenchError(f"ottla {' '.join(words[:2])}: {run.stderr[-500:]}")
-    return run.stdout
 
 
 AT_MOST_3_SECONDS = Target(Bound.VALUE_AT_MOST, 3.0)
