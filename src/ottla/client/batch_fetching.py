@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.client.cluster_requests import ClusterRequests, TopicPartition, refusal, topic_error
+from ottla.client.cluster_requests import ClusterRequests, TopicPartition, refusal
 from ottla.client.errors import ClusterError
-from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.fetch_response import FetchResponse
 
@@ -42,7 +41,6 @@ async def fetch_batches(
     offsets: Mapping[TopicPartition, int],
     partition_max_bytes: int,
     seconds: float | None = None,
-    topic_ids: dict[str, uuid.UUID] | None = None,
     *,
     committed: bool = False,
 ) -> dict[TopicPartition, FetchedPartition | ClusterError]:
@@ -52,23 +50,17 @@ async def fetch_batches(
 
     At least one whole batch of the first partition of a leader that has any; other partitions may come back
     empty, and are asked for again by the caller. An offset that is not in the log is OFFSET_OUT_OF_RANGE.
-    topic_ids: those that the caller has; the others are looked up and added.
     """
-    ids = {} if topic_ids is None else topic_ids
-    absent: dict[str, ClusterError] = {}
-    unknown = dict.fromkeys(one.topic for one in offsets if one.topic not in ids)
-    for topic in await client.topics(unknown) if unknown else ():
-        if topic.error_code:
-            absent[topic.name or ""] = topic_error(topic.name or "", topic.error_code)
-        else:
-            ids[topic.name or ""] = topic.topic_id
-    names = {topic_id: name for name, topic_id in ids.items()}
+    names: dict[uuid.UUID, str] = {}
 
     def request(some: Sequence[TopicPartition]) -> FetchRequest:
         topics: dict[str, FetchTopic] = {}
         for one in some:
-            topic = topics.setdefault(one.topic, FetchTopic(topic=one.topic, topic_id=ids[one.topic]))
-            topic.partitions.append(
+            if one.topic not in topics:
+                topic_id = client.topic_id(one.topic)
+                names[topic_id] = one.topic
+                topics[one.topic] = FetchTopic(topic=one.topic, topic_id=topic_id)
+            topics[one.topic].partitions.append(
                 FetchPartition(
                     partition=one.partition,
                     fetch_offset=offsets[one],
@@ -100,7 +92,4 @@ async def fetch_batches(
                     found = refusal(one.error_code or answer.error_code, None, str(partition))
                 yield partition, one.error_code or answer.error_code, found
 
-    here = [one for one in offsets if one.topic in ids]
-    fetched = await client.ask_leaders(here, request, FetchResponse, parts, seconds)
-    gone = ClusterError("the topic is gone", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return {one: fetched[one] if one in fetched else absent.get(one.topic, gone) for one in offsets}
+    return await client.ask_leaders(offsets, request, FetchResponse, parts, seconds)

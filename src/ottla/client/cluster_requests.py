@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
@@ -133,6 +134,7 @@ class ClusterRequests:
         self._cluster: Cluster | None = None
         self._coordinators: dict[tuple[CoordinatorType, str], Broker] = {}
         self._leaders: dict[TopicPartition, int] = {}
+        self._topic_ids: dict[str, uuid.UUID] = {}
 
     @property
     def timeout_ms(self) -> int:
@@ -320,6 +322,14 @@ class ClusterRequests:
             self.timeout_seconds if seconds is None else seconds,
         )
 
+    def topic_id(self, name: str) -> uuid.UUID:
+        """The id of a topic, for a request that `ask_leaders` asks to make about the topic's partitions.
+
+        It is as old as the partition's leader: where a topic was deleted and made again, the leader does not
+        know the id, and `ask_leaders` asks for a request with the new one.
+        """
+        return self._topic_ids[name]
+
     async def _leaders_of(
         self, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, Broker | ClusterError]:
@@ -331,6 +341,8 @@ class ClusterRequests:
                 name = topic.name or ""
                 if topic.error_code:
                     errors[name] = topic_error(name, topic.error_code)
+                else:
+                    self._topic_ids[name] = topic.topic_id
                 for one in topic.partitions:
                     if one.leader_id >= 0:
                         self._leaders[TopicPartition(name, one.partition_index)] = one.leader_id

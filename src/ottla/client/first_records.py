@@ -7,7 +7,6 @@ record is left, a group has caught up, whatever markers of transactions lie betw
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -102,7 +101,6 @@ class _Search:
         self._below_start: list[TopicPartition] = []
         self._holes: dict[TopicPartition, int] = {}
         """Answers without a batch, by partition."""
-        self._topic_ids: dict[str, uuid.UUID] = {}
 
     async def run(self, client: ClusterRequests, seconds: float | None) -> None:
         """Fetch until each place is found, or a bound is reached."""
@@ -130,9 +128,7 @@ class _Search:
 
         async def fetch(some: dict[TopicPartition, int]) -> tuple[bool, int]:
             async with room:
-                answers = await fetch_batches(
-                    client, some, size_bytes, seconds, self._topic_ids, committed=self._committed
-                )
+                answers = await fetch_batches(client, some, size_bytes, seconds, committed=self._committed)
                 found = [one for one in answers.values() if isinstance(one, FetchedPartition)]
                 page_bytes = sum(len(one.records) for one in found)
                 progress = [

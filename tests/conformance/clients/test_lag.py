@@ -18,6 +18,7 @@ from ottla.client.access import ClusterAccess
 from ottla.client.admin.partition_offsets import delete_records
 from ottla.client.cluster_requests import ClusterRequests, TopicPartition
 from ottla.client.errors import ClusterError
+from ottla.client.first_records import first_record_times
 from ottla.client.groups.changes import commit_offsets
 from ottla.protocol.messages.streams_group_heartbeat_request import (
     StreamsGroupHeartbeatRequest,
@@ -297,3 +298,32 @@ def test_repeated_readings_are_judged_by_bounds_and_by_commits(cluster: Cluster,
     assert (run.code, [one["status"] for one in run.rows]) == (ExitCode.DONE, ["OK", "OK", "OK"])
     run = ottla(cluster.bootstrap, "lag", "--json", "--group", topic, *watch, "--warn-lag", "3")
     assert (run.code, [one["status"] for one in run.rows]) == (ExitCode.FOUND, ["WARN", "WARN", "WARN"])
+
+
+def test_the_first_records_of_a_topic_that_was_made_again_are_found_by_the_same_client(
+    cluster: Cluster,
+) -> None:
+    """The client knows the id of the topic that is gone: its leader refuses it, and is asked with the new."""
+    topic = f"again-{random.getrandbits(32):x}"
+    place = (TopicPartition(topic, 0), 0)
+
+    async def times() -> list[int | None]:
+        client = ClusterRequests(ClusterAccess(cluster.bootstrap))
+        found = []
+        try:
+            for timestamp_ms in (1_000, 2_000):
+                await asyncio.to_thread(make_again, timestamp_ms)
+                found.append((await first_record_times(client, [place]))[place])
+        finally:
+            await client.close()
+        return found
+
+    def make_again(timestamp_ms: int) -> None:
+        if timestamp_ms > 1_000:
+            assert ottla(cluster.bootstrap, "topic", "delete", "--yes", topic).code == ExitCode.DONE
+        create_topic(cluster.bootstrap, topic)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        producer.produce(topic, b"v", timestamp=timestamp_ms)
+        assert producer.flush(30) == 0
+
+    assert asyncio.run(times()) == [1_000, 2_000]

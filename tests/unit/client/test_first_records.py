@@ -41,7 +41,6 @@ class Log:
         offsets: Mapping[TopicPartition, int],
         size_bytes: int,
         seconds: Any,
-        ids: Any,
         *,
         committed: bool,
     ) -> dict[TopicPartition, FetchedPartition | ClusterError]:

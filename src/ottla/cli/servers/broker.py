@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import re
 import signal
 from collections.abc import Callable, Coroutine
@@ -14,6 +13,7 @@ from ottla.broker.config import BROKER_TABLE, BrokerConfig
 from ottla.broker.network.connection_limits import raise_descriptor_limit
 from ottla.cli.frame.event_loop import loop_factory
 from ottla.cli.servers.broker_options import DEFAULT_LISTEN, BrokerOptions
+from ottla.cli.servers.garbage import freeze_started_server
 from ottla.cli.servers.given_settings import given_from
 from ottla.cli.servers.log_lines import log_to_stderr
 from ottla.config.errors import ConfigError
@@ -118,9 +118,7 @@ async def _serve(config: BrokerConfig, options: BrokerOptions) -> int:
     broker = await _start(config, options.cluster_id, fail, stop)
     if broker is None:
         return 1 if failures else 0
-    # Objects made at the start live as long as the process: the collector need not walk them again and again.
-    gc.collect()
-    gc.freeze()
+    freeze_started_server()
     print(broker.ready_line(), flush=True)
     await stop.wait()
     await broker.stop(launcher.wait_after_leaving if launcher is not None else None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import click
 from ottla.cli.frame.commands import Command
 from ottla.cli.frame.event_loop import loop_factory
 from ottla.cli.frame.options import Decorated
+from ottla.cli.servers.garbage import freeze_started_server
 from ottla.cli.servers.given_settings import given_from
 from ottla.cli.servers.log_lines import log_to_stderr
 from ottla.cli.servers.options import (
@@ -126,9 +126,7 @@ def watched_services(program: str, settings: Settings, security: Security | None
 
 def told_ready(line: str) -> None:
     """Print the line with which a service says that it is ready."""
-    # Objects made by the start live as long as the process: the collector need not walk them again and again.
-    gc.collect()
-    gc.freeze()
+    freeze_started_server()
     print(line, flush=True)
 
 

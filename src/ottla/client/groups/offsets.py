@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ottla.client.cluster_requests import ClusterRequests, CoordinatorType, TopicPartition, refusal
 from ottla.client.errors import ClusterError
@@ -16,6 +16,10 @@ from ottla.protocol.messages.describe_share_group_offsets_request import (
 from ottla.protocol.messages.describe_share_group_offsets_response import DescribeShareGroupOffsetsResponse
 from ottla.protocol.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.protocol.messages.offset_fetch_response import OffsetFetchResponse
+
+GROUPS_A_REQUEST: Final = 250
+REQUESTS_AT_ONCE: Final = 4
+"""Pages of groups that are asked for side by side: one is read while the next is written."""
 
 Found = dict[str, GroupOffsets | ClusterError]
 
@@ -49,9 +53,17 @@ async def _committed(client: ClusterRequests, group_ids: Sequence[str]) -> Found
             }
             yield group.group_id, 0, offsets
 
-    return await client.ask_coordinators(
-        CoordinatorType.GROUP, group_ids, request, OffsetFetchResponse, parts
-    )
+    room = asyncio.Semaphore(REQUESTS_AT_ONCE)
+
+    async def page(start: int) -> Found:
+        async with room:
+            some = group_ids[start : start + GROUPS_A_REQUEST]
+            return await client.ask_coordinators(
+                CoordinatorType.GROUP, some, request, OffsetFetchResponse, parts
+            )
+
+    pages = await asyncio.gather(*map(page, range(0, len(group_ids), GROUPS_A_REQUEST)))
+    return {group_id: found for one in pages for group_id, found in one.items()}
 
 
 async def _share_starts(client: ClusterRequests, group_ids: Sequence[str]) -> Found:
