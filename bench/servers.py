@@ -21,7 +21,7 @@ from support.servers.apache_kafka import ApacheKafka
 from support.servers.cluster import ServerError, free_port
 
 START_TIMEOUT_SECONDS = 60.0
-STOP_TIMEOUT_SECONDS = 60.0
+STOP_TIMEOUT_SECONDS = 180.0
 KAFKA_HEAP = "1g"
 HOST = "127.0.0.1"
 

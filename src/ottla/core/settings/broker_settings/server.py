@@ -134,7 +134,7 @@ BACKGROUND_THREADS = integer(
 NUM_RECOVERY_THREADS_PER_DATA_DIR = integer(
     "num.recovery.threads.per.data.dir",
     2,
-    "Threads that recover logs at the start and flush them at the end, for each data directory.",
+    "Threads that sync and close logs at the end, for each data directory. The start reads them in one.",
     at_least(1),
     importance=HIGH,
     update=CLUSTER_WIDE,
