@@ -175,7 +175,7 @@ class ClusterRequests:
         """The answers of all live brokers, asked side by side, by their ids."""
         brokers = (await self.cluster(refresh=True)).brokers
         answers = await asyncio.gather(
-            *(_or_error(self._ask_broker(broker, request, answer)) for broker in brokers.values())
+            *(self._answer_or_error(broker, request, answer) for broker in brokers.values())
         )
         return dict(zip(brokers, answers, strict=True))
 
@@ -398,7 +398,7 @@ class ClusterRequests:
                     done[key] = place
             answers = await asyncio.gather(
                 *(
-                    _or_error(self._ask_broker(broker, request(some), answer))
+                    self._answer_or_error(broker, request(some), answer)
                     for broker, some in by_broker.items()
                 )
             )
@@ -484,7 +484,7 @@ class ClusterRequests:
             return await self.ask(request, answer)
         except ClusterError as problem:
             for broker in () if self._cluster is None else self._cluster.brokers.values():
-                found = await _or_error(self._ask_broker(broker, request, answer))
+                found = await self._answer_or_error(broker, request, answer)
                 if not isinstance(found, ClusterError):
                     return found
             raise problem
@@ -495,6 +495,12 @@ class ClusterRequests:
         except _NotConnected:
             self._cluster = None
             raise
+
+    async def _answer_or_error(self, broker: Broker, request: Request, answer: type[T]) -> T | ClusterError:
+        try:
+            return await self._ask_broker(broker, request, answer)
+        except ClusterError as problem:
+            return problem
 
     async def _reach(self, address: Address, name: str) -> None:
         try:
@@ -595,10 +601,3 @@ def _coordinator(key: str, found: Any) -> Broker | ClusterError:
     if found.error_code:
         return refusal(found.error_code, found.error_message, key)
     return Broker(found.node_id, found.host, found.port)
-
-
-async def _or_error(asking: Awaitable[V]) -> V | ClusterError:
-    try:
-        return await asking
-    except ClusterError as problem:
-        return problem
