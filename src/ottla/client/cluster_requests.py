@@ -397,10 +397,7 @@ class ClusterRequests:
                 else:
                     done[key] = place
             answers = await asyncio.gather(
-                *(
-                    self._answer_or_error(broker, request(some), answer)
-                    for broker, some in by_broker.items()
-                )
+                *(self._answer_or_error(broker, request(some), answer) for broker, some in by_broker.items())
             )
             for asked, response in zip(by_broker.values(), answers, strict=True):
                 if isinstance(response, ClusterError):
