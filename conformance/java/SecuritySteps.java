@@ -254,7 +254,8 @@ final class SecuritySteps {
         walk.step("security: a delegation token is made, logged in by, renewed and ended", () -> {
             try (Admin admin = walk.admin()) {
                 DelegationToken token = admin.createDelegationToken(
-                    new CreateDelegationTokenOptions().maxLifetimeMs(Duration.ofHours(1).toMillis()))
+                    // 3.9 knows the older name alone
+                    new CreateDelegationTokenOptions().maxlifeTimeMs(Duration.ofHours(1).toMillis()))
                     .delegationToken().get();
                 String id = token.tokenInfo().tokenId();
                 Walk.soon("the token", () -> admin.describeDelegationToken().delegationTokens().get().stream()
