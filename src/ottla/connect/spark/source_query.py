@@ -202,7 +202,7 @@ class SourceQuery:
             text = F.when(F.col(side).isNotNull(), made.encode(F.col(side), "", side == "key"))
             given = given.withColumn(side, text)
         rows = given.withColumn("topic", F.lit(self._reading.topic))
-        settings = RowSettings(dict(self.start.config), dict(self.start.worker))
+        settings = RowSettings(dict(self.start.config), dict(self.start.worker), self._errors)
         return rows.mapInArrow(functools.partial(produce_batches, settings), OUTGOING)
 
     def _natively(self, frame: DataFrame, has_key: bool) -> DataFrame | None:
