@@ -184,7 +184,8 @@ class LoneWorker:
 
 def surroundings() -> Surroundings:
     """The plugins of this installation, and the offsets of the clusters that connectors use."""
-    return Surroundings(installed_plugins(), Offsets(SourceOffsets(), SinkOffsets(), CheckpointOffsets()))
+    sources = SourceOffsets()
+    return Surroundings(installed_plugins(), Offsets(sources, SinkOffsets(), CheckpointOffsets(sources)))
 
 
 def _access(settings: Settings, client_id: str) -> ClusterAccess:

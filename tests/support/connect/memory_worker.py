@@ -73,7 +73,8 @@ class MemoryWorker:
     def __init__(self, given: Mapping[str, str], host: Path = HOST, *, standalone: bool = False) -> None:
         self.settings = Settings(TABLE, from_mapping(given))
         self.configs, self.statuses = MemoryConfigs(), MemoryStatuses()
-        self.offsets = Offsets(KeptOffsets(), KeptOffsets(is_sink=True), CheckpointOffsets())
+        sources = KeptOffsets()
+        self.offsets = Offsets(sources, KeptOffsets(is_sink=True), CheckpointOffsets(sources))
         names = {name for each in PLUGINS for name in each.names}
         installed = [each for each in installed_plugins().plugins if not names & {*each.names}]
 
