@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import decimal
 import enum
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -34,6 +35,7 @@ from ottla.connect.data.schema import DataError, Moment, Schema, Type
 
 MAX_INTEGER_DIGITS: Final = 18
 _UNIX_EPOCH_JULIAN_DAY: Final = 2_440_587.5
+_FLOAT32: Final = struct.Struct("<f")
 _EXACT: Final = decimal.Context(prec=2000)
 _BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
 
@@ -195,6 +197,12 @@ def _boolean(value: Any) -> bool:
     return bool(value)
 
 
+def _float32(value: Any) -> float:
+    """The number of 32 bits that a database's shortest text stands for."""
+    number = float(value)
+    return float(_FLOAT32.unpack(_FLOAT32.pack(number))[0])
+
+
 def _date(value: Any) -> Moment:
     if isinstance(value, str):
         return Moment(read_date_ms(value))
@@ -212,7 +220,7 @@ _PLAIN: Final[dict[ColumnKind, tuple[Schema, Callable[[Any], Any]]]] = {
     ColumnKind.INT16: _whole(Type.INT16),
     ColumnKind.INT32: _whole(Type.INT32),
     ColumnKind.INT64: _whole(Type.INT64),
-    ColumnKind.FLOAT32: (REQUIRED[Type.FLOAT32], float),
+    ColumnKind.FLOAT32: (REQUIRED[Type.FLOAT32], _float32),
     ColumnKind.FLOAT64: (REQUIRED[Type.FLOAT64], float),
     ColumnKind.TEXT: (REQUIRED[Type.STRING], _text),
     ColumnKind.BYTES: (REQUIRED[Type.BYTES], _bytes),

@@ -119,41 +119,15 @@ _TYPES: Final[Mapping[Type | str, str]] = {
     TIME: "TIME(3)",
     TIMESTAMP: "DATETIME(3)",
 }
+# fmt: off
 _AWAY: Final = frozenset(
-    int(each)
-    for each in [
-        "1040",
-        "1042",
-        "1043",
-        "1047",
-        "1053",
-        "1077",
-        "1079",
-        "1080",
-        "1129",
-        "1152",
-        "1153",
-        "1154",
-        "1155",
-        "1156",
-        "1157",
-        "1158",
-        "1159",
-        "1160",
-        "1161",
-        "1184",
-        "1205",
-        "1213",
-        "1226",
-        "1290",
-        "1317",
-        "1836",
-        "1927",
-        "3024",
-        "4031",
-    ]
+    (
+        1040, 1042, 1043, 1047, 1053, 1077, 1079, 1080, 1129, 1152, 1153, 1154, 1155, 1156, 1157,
+        1158, 1159, 1160, 1161, 1184, 1205, 1213, 1226, 1290, 1317, 1836, 1927, 3024, 4031,
+    )
 )
 """A server that is busy, stops or can't be written now, or a transaction that had to end a deadlock."""
+# fmt: on
 _CLIENT_ERRORS: Final = range(2000, 3000)
 _TABLES: Final = """
 SELECT table_schema, table_name, table_type FROM information_schema.tables
@@ -331,7 +305,11 @@ class MariaDatabase:
                 with self._errors():
                     cursor.close()
             else:
-                # Otherwise all rows that are left would be read.
+                # Neither the cursor nor its result may read all the rows that are left before they end.
+                result = cursor._result
+                if result is not None:
+                    result.unbuffered_active = False
+                cursor._result = cursor.connection = None
                 self.close()
 
         return Reading(tuple(_described(each) for each in fields), batches(), close)

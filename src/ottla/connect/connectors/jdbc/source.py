@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from typing import ClassVar, Final
 
 import ottla
@@ -117,13 +118,11 @@ class JdbcSource:
                 continue
             self._is_reading = True
             try:
-                for batch in self._batches(database, look, statement, place):
-                    if not batch:
-                        continue
-                    after = batch[-1].source_offset
-                    yield batch
-                    if after:
-                        place = Place.of(after)
+                with closing(self._batches(database, look, statement, place)) as batches:
+                    for batch in batches:
+                        yield batch
+                        after = batch[-1].source_offset
+                        place = Place.of(after) if after else place
             finally:
                 self._is_reading = False
             due = self._clock() + self._settings[options.POLL_MS] / 1000
@@ -137,7 +136,7 @@ class JdbcSource:
 
     def _batches(
         self, database: Database, look: Look, statement: str, place: Place
-    ) -> Iterator[Sequence[SourceRecord]]:
+    ) -> Generator[Sequence[SourceRecord]]:
         until_ns = 0
         if look.criteria.moments:
             until_ns = database.now_ns() - self._settings[options.TIMESTAMP_DELAY_MS] * NS_PER_MS

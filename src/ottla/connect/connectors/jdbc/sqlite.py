@@ -13,7 +13,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final
 from zoneinfo import ZoneInfo
@@ -222,8 +222,12 @@ class SqliteDatabase:
                     return
                 yield rows
 
+        def close() -> None:
+            with suppress(sqlite3.ProgrammingError):  # the connection is closed
+                cursor.close()
+
         columns = tuple(Column(each, ColumnKind.ANY) for each in names)
-        return Reading(columns, batches(), cursor.close)
+        return Reading(columns, batches(), close)
 
     def select(self, statement: str, parameters: Row = ()) -> Sequence[Row]:
         connection = self._connected()
