@@ -102,8 +102,8 @@ def test_every_type_of_column_has_a_value(url: str) -> None:
         "CREATE TYPE mood AS ENUM ('sad', 'happy')",
         "CREATE DOMAIN cents AS numeric(9, 2)",
         "CREATE TABLE t (a smallint, b oid, c real, d numeric, e cents, f char(3), g uuid, h jsonb, i mood,"
-        " j int[], k interval, l inet, m int4range, n bytea, o time, p timetz, q timestamptz, r date, s bit(1),"
-        " t money, u xml, v bigserial, w text GENERATED ALWAYS AS ('x') STORED)",
+        " j int[], k interval, l inet, m int4range, n bytea, o time, p timetz, q timestamptz, r date,"
+        " s bit(1), t money, u xml, v bigserial, w text GENERATED ALWAYS AS ('x') STORED)",
         """INSERT INTO t VALUES (-7, 4294967295, 0.1, 1.250, 3.5, 'a', '00000000-0000-0000-0000-000000000001',
         '{"x": [1]}', 'happy', '{1,NULL}', '1 day 02:00', '::1/64', '[1,5)', '\\x00ff', '24:00', '12:00+02',
         '2024-01-01 12:00+02', '0044-03-15 BC', B'1', 1.5, '<a/>')""",

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from ottla.connect.connectors.common import Superseded
 from ottla.connect.connectors.jdbc.address import read_address
+from ottla.connect.connectors.jdbc.columns import moment_ns
 from ottla.connect.connectors.jdbc.database import LEDGER_TABLE, Database
 from ottla.connect.connectors.jdbc.moments import UTC
 from ottla.connect.connectors.jdbc.opening import open_database
@@ -266,7 +267,7 @@ def check_refused_by_database(url: str) -> None:
 
 
 def check_evolution(url: str) -> None:
-    """A new field is a new column, where it may be null; otherwise, and without auto.evolve, it is refused."""
+    """A new field is a new column, where it may be null; else, and without auto.evolve, it is refused."""
     one = struct_schema([("id", Schema(Type.INT32))])
     two = struct_schema(
         [*((each.name, each.schema) for each in one.fields), ("more", Schema(Type.STRING, optional=True))]
@@ -502,12 +503,13 @@ def check_growth(url: str, seed: int) -> None:
 
 
 def check_timestamps(url: str) -> None:
-    """Rows of one timestamp come together; those later than the server's clock wait; changed ones come again."""
+    """Rows of one timestamp come together; later ones than the clock wait; changed ones come again."""
     run(
         url,
         "CREATE TABLE t (id INT NOT NULL, made TIMESTAMP(3) NULL, changed TIMESTAMP(3) NULL)",
         "INSERT INTO t VALUES (1, '2024-01-01 00:00:00', NULL), (2, '2024-01-01 00:00:00', NULL),"
-        " (3, '2024-01-01 00:00:00', '2024-01-02 00:00:00'), (4, '2037-01-01 00:00:00', NULL), (5, NULL, NULL)",
+        " (3, '2024-01-01 00:00:00', '2024-01-02 00:00:00'), (4, '2037-01-01 00:00:00', NULL),"
+        " (5, NULL, NULL)",
     )
     texts = {
         "mode": "timestamp",
@@ -550,7 +552,7 @@ def check_query(url: str) -> None:
     )
     texts = {
         "mode": "incrementing",
-        "query": "SELECT id, word AS w FROM (SELECT * FROM t WHERE word LIKE '%\\%' OR word LIKE '%0%') AS q;",
+        "query": "SELECT id, word AS w FROM (SELECT * FROM t WHERE word LIKE '%\\%' OR word LIKE '%0%') q;",
         "query.suffix": "LIMIT 1",
         "incrementing.column.name": "id",
         "topic.prefix": "asked",
@@ -599,3 +601,8 @@ def check_tables(url: str) -> None:
         {"id": 2, "more": 3}
     ]
     reader.close()
+
+
+def plain_moment(value: Any) -> int:
+    """A timestamp as a driver gives it, text or number, in milliseconds since 1970."""
+    return moment_ns(value, UTC) // 1_000_000

@@ -35,7 +35,7 @@ def mariadb(programs: tuple[str, str]) -> Iterator[int]:
         data, port = directory / "data", free_port()
         users = directory / "users.sql"
         users.write_text(
-            "CREATE USER ottla@'127.0.0.1' IDENTIFIED BY '';\nGRANT ALL ON *.* TO ottla@'127.0.0.1' WITH GRANT OPTION;\n"
+            "CREATE USER ottla@'127.0.0.1' IDENTIFIED BY '';\nGRANT ALL ON *.* TO ottla@'127.0.0.1';\n"
         )
         give_away(directory)
         options = ["--no-defaults", f"--datadir={data}"]

@@ -287,7 +287,7 @@ class MariaDatabase:
         with self._errors():
             cursor = connection.cursor(pymysql.cursors.SSCursor)
             cursor.execute(statement, tuple(parameters))
-            fields = list(cursor._result.fields)  # type: ignore[union-attr]  # the only place of their flags
+            fields = list(cursor._result.fields)  # the only place of their flags
         is_done = False
 
         def batches() -> Iterator[Sequence[Row]]:
