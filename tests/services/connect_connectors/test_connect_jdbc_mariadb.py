@@ -110,10 +110,11 @@ def test_every_type_of_column_has_a_value(url: str) -> None:
         "CREATE TABLE t (a TINYINT UNSIGNED, b INT UNSIGNED, c FLOAT, d DECIMAL(30, 4), e YEAR, f CHAR(3),"
         " g BIT(1), h BIT(12), i ENUM('x', 'y'), j SET('p', 'q'), k TIME(3), l DATETIME(6),"
         " m TIMESTAMP(3) NULL,"
-        " n JSON, o BLOB, p DATE, q BIGINT AUTO_INCREMENT PRIMARY KEY, r MEDIUMINT, s LONGTEXT, u BIGINT UNSIGNED)",
+        " n JSON, o BLOB, p DATE, q BIGINT AUTO_INCREMENT PRIMARY KEY, r MEDIUMINT,"
+        " s LONGTEXT, u BIGINT UNSIGNED)",
         """INSERT INTO t VALUES (255, 4294967295, 0.1, 1.25, 2024, 'a', b'1', b'101', 'y', 'p,q',
-        '12:00:00.5', '2024-01-01 00:00:00.123456', '2024-01-01 00:00:00', '{"x": 1}', x'00ff', '0001-01-01', NULL,
-        -8388608, 'text', 9223372036854775807)""",
+        '12:00:00.5', '2024-01-01 00:00:00.123456', '2024-01-01 00:00:00', '{"x": 1}', x'00ff',
+        '0001-01-01', NULL, -8388608, 'text', 9223372036854775807)""",
     )
     (row,) = read_bulk(url, "t")
     values = dict(row.values)

@@ -1,4 +1,4 @@
-"""The parts of the JDBC connectors that ask no database: URLs, names, moments, offsets, groups of rows, settings."""
+"""The parts of the JDBC connectors that ask no database: URLs, names, moments, offsets, groups, settings."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_rows_of_one_timestamp_are_in_one_batch(moments: list[int], size: int) -
     before = start
     for batch in found:
         index = batch[-1][0][0]
-        # The offset behind each row leaves none out that is not yet given, and repeats none of former batches.
+        # The offset behind each row leaves none out that comes later, and repeats no former batch.
         assert index + 1 == len(moments) or moments[index + 1] > moments[index]
         assert batch[-1][1] == Place(epoch_ns=moments[index])
         for row, place in batch:
@@ -179,7 +179,7 @@ def test_too_many_rows_of_one_timestamp_are_given_with_the_place_before(
     same = [((index,), Place(epoch_ns=7)) for index in range(10)]
     found = list(polling.grouped(iter([same[:3], same[3:6], same[6:9], same[9:]]), Place(epoch_ns=1)))
     assert [row[0] for batch in found for row, _ in batch] == list(range(10))
-    assert [batch[-1][1].epoch_ns for batch in found] == [1, 1, 7] or found[-1][-1][1].epoch_ns == 7
+    assert [place.epoch_ns for batch in found for _, place in batch] == [1] * 9 + [7]
 
 
 def test_tables_are_chosen_by_patterns_with_and_without_their_database() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from ottla.connect.connectors.jdbc.database import Bind
 from ottla.connect.connectors.jdbc.moments import NS_PER_MS, date_text, time_text, timestamp_text
-from ottla.connect.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, DataError, Moment, Schema, Type
+from ottla.connect.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, DataError, Schema, Type
 
 MAX_SCALE: Final = 1000
 
@@ -28,7 +28,7 @@ def checked_text(value: Any) -> str:
     return text
 
 
-def moment_texts(zone: ZoneInfo, *, offset: bool) -> dict[str, Callable[[Moment], str]]:
+def moment_texts(zone: ZoneInfo, *, offset: bool) -> dict[Type | str, Bind]:
     """What makes texts of the values of Date, Time and Timestamp, by the schema's name."""
     return {
         DATE: lambda value: date_text(value.epoch_ms),
@@ -49,6 +49,15 @@ def scale_of(schema: Schema) -> int:
 def logical(schema: Schema) -> str | None:
     """The name of a schema whose values are Decimals, Dates, Times or Timestamps, None for all others."""
     return schema.name if schema.name in (DECIMAL, DATE, TIME, TIMESTAMP) else None
+
+
+def type_of(schema: Schema, types: Mapping[Type | str, str]) -> str:
+    """The SQL type for a schema, of types by logical names and types. Raises DataError where there is none."""
+    name = logical(schema)
+    found = types.get(schema.type if name is None else name)
+    if found is None:
+        raise DataError(f"a column can't have values of {schema}")
+    return found
 
 
 def binder(schema: Schema, made: dict[Type | str, Bind]) -> Bind:

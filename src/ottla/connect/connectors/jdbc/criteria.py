@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 from zoneinfo import ZoneInfo
 
 from ottla.connect.connectors.jdbc.columns import moment_ns
@@ -25,7 +25,7 @@ _NANOS: Final = "timestamp_nanos"
 class Sql(Protocol):
     """What a database's SQL has to have for a criterion."""
 
-    placeholder: str
+    placeholder: ClassVar[str]
 
     def moment(self, expression: str) -> str: ...
 

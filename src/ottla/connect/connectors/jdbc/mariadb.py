@@ -16,13 +16,20 @@ from typing import Any, ClassVar, Final
 from zoneinfo import ZoneInfo
 
 import pymysql
-import pymysql.connections
 import pymysql.converters
 import pymysql.cursors
+from pymysql.connections import Connection
 from pymysql.constants import FIELD_TYPE, FLAG
 
 from ottla.connect.connectors.jdbc.address import Address, split_host
-from ottla.connect.connectors.jdbc.binding import as_it_is, binder, checked_text, moment_texts, scale_of
+from ottla.connect.connectors.jdbc.binding import (
+    as_it_is,
+    binder,
+    checked_text,
+    moment_texts,
+    scale_of,
+    type_of,
+)
 from ottla.connect.connectors.jdbc.columns import Column, ColumnKind
 from ottla.connect.connectors.jdbc.database import (
     CONNECT_TIMEOUT_SECONDS,
@@ -147,8 +154,6 @@ CREATE TABLE IF NOT EXISTS {LEDGER_TABLE} (
 ) ENGINE = InnoDB
 """
 
-Connection = pymysql.connections.Connection
-
 
 def _decoders() -> dict[Any, Any]:
     """PyMySQL's conversions, but for dates, times and bits, which come as the server has them."""
@@ -229,10 +234,7 @@ class MariaDatabase:
             return f"VARCHAR(255) CHARACTER SET utf8mb4 COLLATE {self._collation}"
         if is_key and schema.type is Type.BYTES:
             return "VARBINARY(1024)"
-        found = _TYPES.get(schema.name) if schema.name in _TYPES else _TYPES.get(schema.type)
-        if found is None:
-            raise DataError(f"a column can't have values of {schema}")
-        return found
+        return type_of(schema, _TYPES)
 
     @property
     def _collation(self) -> str:

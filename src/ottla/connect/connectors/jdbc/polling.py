@@ -116,8 +116,9 @@ def grouped(batches: Iterator[Sequence[Placed]], start: Place) -> Iterator[Seque
             yield _steps(held[:end], before)
             before, held = held[end - 1][1], held[end:]
         elif len(held) >= MAX_GROUP:
-            yield [(row, before) for row, _ in held]
-            held = []
+            # The last one moves the place past them all when it comes.
+            yield [(row, before) for row, _ in held[:-1]]
+            held = held[-1:]
     if held:
         yield _steps(held, before)
 

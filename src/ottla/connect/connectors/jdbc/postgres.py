@@ -17,7 +17,14 @@ from psycopg.adapt import Loader
 from psycopg.types.string import StrDumperUnknown, TextLoader
 
 from ottla.connect.connectors.jdbc.address import Address, split_host
-from ottla.connect.connectors.jdbc.binding import as_it_is, binder, checked_text, moment_texts, scale_of
+from ottla.connect.connectors.jdbc.binding import (
+    as_it_is,
+    binder,
+    checked_text,
+    moment_texts,
+    scale_of,
+    type_of,
+)
 from ottla.connect.connectors.jdbc.columns import Column, ColumnKind
 from ottla.connect.connectors.jdbc.database import (
     CONNECT_TIMEOUT_SECONDS,
@@ -188,14 +195,11 @@ class PostgresDatabase:
     def sql_type(self, schema: Schema, is_key: bool) -> str:
         if schema.type is Type.ARRAY and schema.values is not None and schema.values.type is not Type.ARRAY:
             return f"{self.sql_type(schema.values, is_key)}[]"
-        found = _TYPES.get(schema.name) if schema.name in _TYPES else _TYPES.get(schema.type)
-        if found is None:
-            raise DataError(f"a column can't have values of {schema}")
-        return found
+        return type_of(schema, _TYPES)
 
     def bind(self, schema: Schema, column: Column) -> Bind:
         texts = moment_texts(self._zone, offset=True)
-        plain = dict.fromkeys(
+        plain: dict[Type | str, Bind] = dict.fromkeys(
             (Type.INT8, Type.INT16, Type.INT32, Type.INT64, Type.FLOAT32, Type.FLOAT64, Type.BOOLEAN),
             as_it_is,
         )
@@ -270,14 +274,14 @@ class PostgresDatabase:
     def select(self, statement: str, parameters: Row = ()) -> Sequence[Row]:
         connection = self._connected()
         with self._errors():
-            return connection.execute(statement, tuple(parameters)).fetchall()  # type: ignore[arg-type]
+            return connection.execute(statement, tuple(parameters)).fetchall()
 
     # -- writing --------------------------------------------------------------------------------------
 
     def run(self, statement: str) -> None:
         connection = self._connected()
         with self._errors():
-            connection.execute(statement, ())  # type: ignore[arg-type]
+            connection.execute(statement, ())
 
     @contextmanager
     def transaction(self, locks: Sequence[str]) -> Iterator[None]:
@@ -294,7 +298,7 @@ class PostgresDatabase:
     def execute(self, statement: str, rows: Sequence[Row]) -> None:
         connection = self._connected()
         with self._errors(), connection.cursor() as cursor:
-            cursor.executemany(statement, rows)  # type: ignore[arg-type]
+            cursor.executemany(statement, rows)
 
     def close(self) -> None:
         if self._connection is not None:

@@ -151,11 +151,12 @@ class JdbcSink:
             self._database = open_database(self._address, self._zone)
             self._store = JdbcStore(self._database, self._ledger)
             self._tables = Tables(self._database, self._table_rules)
+            whitelist: tuple[str, ...] = self._settings[options.FIELDS_WHITELIST]
             self._rules = Rules(
                 self._settings[options.INSERT_MODE],
                 self._settings[options.PK_MODE],
                 self._settings[options.PK_FIELDS],
-                frozenset(self._settings[options.FIELDS_WHITELIST]),
+                frozenset(whitelist),
                 self._settings[options.DELETE_ENABLED],
                 self._settings[options.REPLACE_NULL],
                 self._fold,

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 import ottla
 from ottla.config.errors import ConfigError
-from ottla.config.setting import Table
+from ottla.config.setting import Setting, Table
 from ottla.config.settings import Settings
 from ottla.connect.connectors.jdbc import source_settings as options
 from ottla.connect.connectors.jdbc.columns import Column, Mapping, NumericMapping
@@ -76,8 +76,8 @@ class JdbcSource:
             return
         database = self._opened()
         selection = Selection(
-            frozenset(self._settings[options.TABLE_WHITELIST]),
-            frozenset(self._settings[options.TABLE_BLACKLIST]),
+            frozenset(self._texts(options.TABLE_WHITELIST)),
+            frozenset(self._texts(options.TABLE_BLACKLIST)),
             self._settings[options.TABLE_INCLUDE],
             self._settings[options.TABLE_EXCLUDE],
             self._settings[options.CATALOG_PATTERN],
@@ -179,9 +179,9 @@ class JdbcSource:
         if self._mode in _NUMBERED:
             number = self._number_name(table, relation)
         if self._mode in _TIMED:
-            moments = list(self._settings[options.TIMESTAMP_COLUMNS])
+            moments = list(self._texts(options.TIMESTAMP_COLUMNS))
             if table is not None and not moments:
-                moments = mapped(self._settings[options.TIMESTAMP_MAPPING], table, self._address.database)
+                moments = mapped(self._texts(options.TIMESTAMP_MAPPING), table, self._address.database)
             if not moments:
                 raise ConfigError(
                     f"no column of {table} is the timestamp: set {options.TIMESTAMP_COLUMNS.name}"
@@ -193,7 +193,7 @@ class JdbcSource:
             moments = [each.name for each in known]
             number = None if of_number is None else of_number.name
         sql = self._column_sql(database)
-        in_rows = (lambda name: name.rpartition(".")[2]) if relation is None else (lambda name: name)
+        in_rows = _of_query if relation is None else str
         return Criteria(
             None if number is None else in_rows(number),
             "" if number is None else sql(number),
@@ -204,15 +204,19 @@ class JdbcSource:
     def _column_sql(self, database: Database) -> Callable[[str], str]:
         if self._settings[QUOTE_IDENTIFIERS] is Quoting.ALWAYS or not self._query:
             return database.quote
-        # In a query a column may be named with its table.
-        return lambda name: ".".join(database.quote(database.folded(each)) for each in name.split("."))
+
+        def of_query(name: str) -> str:
+            # In a query a column may be named with its table.
+            return ".".join(database.quote(database.folded(each)) for each in name.split("."))
+
+        return of_query
 
     def _number_name(self, table: TableId | None, relation: Relation | None) -> str:
         name = self._settings[options.INCREMENTING_COLUMN]
         if name:
             return name
         if table is not None:
-            by_table = mapped(self._settings[options.INCREMENTING_MAPPING], table, self._address.database)
+            by_table = mapped(self._texts(options.INCREMENTING_MAPPING), table, self._address.database)
             if by_table:
                 return by_table[0]
         counted = [each.name for each in (relation.columns if relation is not None else ()) if each.is_auto]
@@ -241,10 +245,18 @@ class JdbcSource:
             self._database.close()
             self._database = None
 
+    def _texts(self, setting: Setting[tuple[str, ...]]) -> tuple[str, ...]:
+        return self._settings[setting]
+
     def _opened(self) -> Database:
         if self._database is None:
             self._database = open_database(self._address, self._mapping.zone)
         return self._database
+
+
+def _of_query(name: str) -> str:
+    """The name that a row of a query has for a column, which may be named with its table there."""
+    return name.rpartition(".")[2]
 
 
 def _known(database: Database, relation: Relation, name: str, table: TableId | None) -> Column:
@@ -296,12 +308,14 @@ def _check_combination(settings: Settings, mode: Mode, has_query: bool) -> None:
         raise settings.refusal(options.QUERY.name, f"a query reads no tables: leave {', '.join(chosen)} out")
     if options.TABLE_WHITELIST.name in chosen and len(chosen) > 1:
         raise settings.refusal(options.TABLE_WHITELIST.name, f"leave it out, or {', '.join(chosen[1:])}")
-    for one, other in (
-        (options.TIMESTAMP_COLUMNS, options.TIMESTAMP_MAPPING),
-        (options.INCREMENTING_COLUMN, options.INCREMENTING_MAPPING),
-    ):
-        if settings[one] and settings[other]:
-            raise settings.refusal(one.name, f"leave it out, or {other.name}")
+    if settings[options.TIMESTAMP_COLUMNS] and settings[options.TIMESTAMP_MAPPING]:
+        raise settings.refusal(
+            options.TIMESTAMP_COLUMNS.name, f"leave it out, or {options.TIMESTAMP_MAPPING.name}"
+        )
+    if settings[options.INCREMENTING_COLUMN] and settings[options.INCREMENTING_MAPPING]:
+        raise settings.refusal(
+            options.INCREMENTING_COLUMN.name, f"leave it out, or {options.INCREMENTING_MAPPING.name}"
+        )
     if (
         mode in _TIMED
         and not settings[options.TIMESTAMP_COLUMNS]

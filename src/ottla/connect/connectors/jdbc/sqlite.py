@@ -19,7 +19,14 @@ from typing import Any, ClassVar, Final
 from zoneinfo import ZoneInfo
 
 from ottla.connect.connectors.jdbc.address import Address
-from ottla.connect.connectors.jdbc.binding import as_it_is, binder, checked_text, moment_texts, scale_of
+from ottla.connect.connectors.jdbc.binding import (
+    as_it_is,
+    binder,
+    checked_text,
+    moment_texts,
+    scale_of,
+    type_of,
+)
 from ottla.connect.connectors.jdbc.columns import Column, ColumnKind, moment_ns
 from ottla.connect.connectors.jdbc.database import (
     LEDGER_TABLE,
@@ -145,10 +152,7 @@ class SqliteDatabase:
         return " ON CONFLICT (ledger, topic, partition) DO UPDATE SET next = excluded.next"
 
     def sql_type(self, schema: Schema, is_key: bool) -> str:
-        found = _TYPES.get(schema.name) if schema.name in _TYPES else _TYPES.get(schema.type)
-        if found is None:
-            raise DataError(f"a column can't have values of {schema}")
-        return found
+        return type_of(schema, _TYPES)
 
     def bind(self, schema: Schema, column: Column) -> Bind:
         is_text = "CHAR" in column.declared or "TEXT" in column.declared or "CLOB" in column.declared
