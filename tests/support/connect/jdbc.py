@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.connect.connectors.common import Superseded
@@ -289,6 +289,15 @@ def check_evolution(url: str) -> None:
     assert len(write_records(missing, records(Struct(one, {"id": 1})))) == 1
 
 
+def check_defaults(url: str) -> None:
+    """A field that is null is its default, unless that is not wanted."""
+    schema = struct_schema([("id", Schema(Type.INT32)), ("n", Schema(Type.INT32, optional=True, default=7))])
+    given = records(Struct(schema, {"id": 1, "n": None}), Struct(schema, {"id": 2, "n": 3}))
+    sink(url).write(given)
+    sink(url, {"replace.null.with.default": "false", "name": "nulls"}).write(given)
+    assert sorted(rows_of(url, "t"), key=str) == [(1, 7), (1, None), (2, 3), (2, 3)]
+
+
 def check_key_modes(url: str) -> None:
     """Where keys come from: Kafka, the record's key, its value."""
     schema = struct_schema(
@@ -353,6 +362,7 @@ def check_names(new_url: Callable[[], str], names: st.SearchStrategy[str], mark:
     numbers = count()
 
     @settings(max_examples=examples)
+    @example(["%s %% ?", "%(a)s", "%", "100% {} $1"])
     @given(st.lists(names, min_size=4, max_size=4, unique_by=lambda each: each.casefold()))
     def check(drawn: list[str]) -> None:
         url = new_url()

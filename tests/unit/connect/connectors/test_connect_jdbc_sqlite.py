@@ -50,6 +50,10 @@ def test_tables_follow_the_fields(url: str) -> None:
     jdbc.check_evolution(url)
 
 
+def test_fields_that_are_null_get_their_defaults(url: str) -> None:
+    jdbc.check_defaults(url)
+
+
 def test_keys_come_of_kafka_the_key_or_the_value(url: str) -> None:
     jdbc.check_key_modes(url)
 
@@ -114,7 +118,7 @@ def test_a_locked_file_is_tried_again(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("type", "value"),
     [
-        (Schema(Type.FLOAT64), float("nan")),
+        (Schema(Type.FLOAT64, optional=True), float("nan")),
         (decimal_schema(3), decimal.Decimal("1234567890123.456")),
         (Schema(Type.STRING), "\ud800"),
         (Schema(Type.MAP, keys=Schema(Type.STRING), values=Schema(Type.STRING)), {}),

@@ -52,7 +52,7 @@ def logical(schema: Schema) -> str | None:
 
 
 def type_of(schema: Schema, types: Mapping[Type | str, str]) -> str:
-    """The SQL type for a schema, of types by logical names and types. Raises DataError where there is none."""
+    """The SQL type for a schema, of those by logical names and types. Raises DataError for none."""
     name = logical(schema)
     found = types.get(schema.type if name is None else name)
     if found is None:
