@@ -51,6 +51,8 @@ def test_each_plugin_is_a_connector_with_its_settings(plugin: Plugin) -> None:
         ("com.github.jcustenborder.kafka.connect.redis.RedisSinkConnector", Kind.SINK),
         ("io.confluent.connect.elasticsearch.ElasticsearchSinkConnector", Kind.SINK),
         ("com.mongodb.kafka.connect.MongoSinkConnector", Kind.SINK),
+        ("io.confluent.connect.jdbc.JdbcSourceConnector", Kind.SOURCE),
+        ("JdbcSinkConnector", Kind.SINK),
         ("ottla.connect.DocumentSource", Kind.SOURCE),
         ("ottla.connect.DocumentSink", Kind.SINK),
     ],
@@ -78,7 +80,7 @@ def test_the_example_passes_its_own_tests() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-@pytest.mark.parametrize("package", ["redis", "pymongo", "psycopg", "couchbase"])
+@pytest.mark.parametrize("package", ["redis", "pymongo", "psycopg", "couchbase", "pymysql"])
 def test_a_package_that_is_not_installed_is_named(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from ottla.config.errors import ConfigError
     from ottla.connect.testing import settings_of
@@ -90,6 +92,7 @@ def test_a_package_that_is_not_installed_is_named(package: str, monkeypatch: pyt
         "pymongo": ("ottla.connect.MongoSink", {"connection.uri": "mongodb://h", "database": "d"}),
         "psycopg": ("ottla.connect.DocumentSink", {"store.url": "postgresql://h/d"}),
         "couchbase": ("ottla.connect.DocumentSink", {"store.url": "couchbase://h/b"}),
+        "pymysql": ("ottla.connect.JdbcSink", {"connection.url": "jdbc:mariadb://h/b"}),
     }[package]
     plugin = Catalog(PLUGINS).find(name, Kind.SINK)
     assert plugin is not None
