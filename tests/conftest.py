@@ -32,7 +32,11 @@ TAKES_MINUTES = "takes minutes: `make conformance` or `make drills` runs it"
 # The same examples in each run of `make test`, others in each of `make simulate` and `make drills`. No test
 # asserts a time: an example of a millisecond takes a quarter of a second when the machine is busy.
 settings.register_profile(
-    "ottla", derandomize=not DEEP, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "ottla",
+    max_examples=100 if DEEP else 60,
+    derandomize=not DEEP,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ottla")
 
