@@ -8,7 +8,6 @@ import json
 import os
 import random
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -22,7 +21,6 @@ from ottla.client.cluster import KafkaCluster, Topic
 from ottla.client.reading import read
 from support.connect.lakes import delta_rows, iceberg_metadata, iceberg_rows
 from support.connect.workers import ConnectWorker
-from support.servers.cluster import ServerProcess, free_port
 from support.servers.ottla_broker import OttlaBroker
 from support.servers.processes import descendants, wait_until_gone
 
@@ -320,13 +318,8 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def _worker(bootstrap: str, directory: Path, number: int) -> ConnectWorker:
-    port = free_port()
-    command = [sys.executable, "-m", "ottla", "connect", "--bootstrap", bootstrap]
-    command += ["--listen", f"http://127.0.0.1:{port}"]
-    for key, value in {**WORKER, "ottla.spark.directory": str(directory / f"spark-{number}")}.items():
-        command += ["--set", f"{key}={value}"]
-    log = directory / f"worker-{number}.log"
-    return ConnectWorker(port, ServerProcess(command, "ottla connect ready", log))
+    settings = {**WORKER, "ottla.spark.directory": str(directory / f"spark-{number}")}
+    return ConnectWorker.installed(bootstrap, directory / f"worker-{number}.log", settings)
 
 
 @contextmanager
