@@ -72,6 +72,8 @@ class Engine:
             properties=_properties(lakes) | given,
             python_tasks=False,
             more_jars=jars,
+            # a leash that kills its host's group must be sure of the JVM too: others may write by then
+            own_session=False,
         )
         session = start_session(wanted)
         queries = QueryRunner(session.spark, on_progress=on_progress, on_end=on_end)

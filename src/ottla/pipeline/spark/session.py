@@ -117,7 +117,7 @@ class SparkSettings:
     those, such as a lake's. properties: further Spark properties, which override all others. python_tasks:
     whether tasks will run Python, so that its processes are started at once. properties_file: a file of
     properties, as spark-defaults.conf. checkpoint_location: the URI under which queries keep their
-    checkpoints, None for `directory`.
+    checkpoints, None for `directory`. own_session: whether the JVM leaves this process's group (`JvmOrder`).
     """
 
     application: str
@@ -132,6 +132,7 @@ class SparkSettings:
     properties_file: Path | None = None
     checkpoint_location: str | None = None
     more_jars: Sequence[Path] = ()
+    own_session: bool = True
 
 
 @dataclass(slots=True)
@@ -271,7 +272,8 @@ def begin_session(
     if _in_one_jvm(master):
         home = JvmHome.of(java, spark_home, _paths(properties.get("spark.driver.extraClassPath", "")))
     python = _workers_python(properties)
-    jvm = start_jvm(JvmOrder(java, spark_home, python, properties, directory / "logs" / "jvm.log", home))
+    log_path = directory / "logs" / "jvm.log"
+    jvm = start_jvm(JvmOrder(java, spark_home, python, properties, log_path, home, settings.own_session))
     # SparkContext reads it later. Workers need our packages, which other machines have at other paths.
     os.environ["PYSPARK_PYTHON"] = python
     finish = partial(_launched, directory, properties, jvm, python_tasks=settings.python_tasks)
