@@ -122,6 +122,8 @@ def _properties(lakes: frozenset[Lake]) -> dict[str, str]:
     if Lake.DELTA in lakes:
         # a table's state is read in 50 tasks by default, which takes seconds on a few cores
         properties["spark.databricks.delta.snapshotPartitions"] = "4"
+        # through fs.file.impl, whose renames replace no commit; Delta's own choice for file: does not ask it
+        properties["spark.delta.logStore.file.impl"] = "io.delta.storage.LocalLogStore"
         properties["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
     return properties
 

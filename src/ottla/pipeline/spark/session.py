@@ -47,7 +47,7 @@ from ottla.pipeline.spark.class_archive import ArchiveMaking
 from ottla.pipeline.spark.errors import SparkError
 from ottla.pipeline.spark.java_runtime import JavaRuntime, find_java
 from ottla.pipeline.spark.jvm import JvmOrder, StartedJvm, start_jvm
-from ottla.pipeline.spark.jvm_classes import classes_jar
+from ottla.pipeline.spark.jvm_classes import LAKE_COMMITS_CLASS, classes_jar
 from ottla.pipeline.spark.jvm_home import JvmHome
 from ottla.pipeline.spark.low_latency import low_latency_properties
 from ottla.pipeline.spark.maven import JarProgress
@@ -255,16 +255,17 @@ def begin_session(
     java = find_java()
     spark_home, version = installed_spark()
     jars = list(settings.jars) if settings.jars is not None else kafka_connector_jars(version, progress)
-    own_classes = classes_jar(java, spark_home, jars)
+    local_files = None
+    if settings.jars is None and _on_one_machine(master):
+        local_files = local_files_jar(progress)
+    own_classes = classes_jar(java, spark_home, jars, local_files)
     jars += settings.more_jars
     if own_classes is not None:
         jars.append(own_classes)
         wanted |= _classes_property(wanted, own_classes)
-    local_files = None
-    if settings.jars is None and _on_one_machine(master):
-        local_files = local_files_jar(progress)
     if local_files is not None:
-        wanted = with_local_files(wanted, local_files)
+        is_ours = own_classes is not None and _in_one_jvm(master)
+        wanted = with_local_files(wanted, local_files, LAKE_COMMITS_CLASS if is_ours else LOCAL_FILES_CLASS)
     for name in ("checkpoints", "warehouse", "logs", "scratch"):
         (directory / name).mkdir(parents=True, exist_ok=True)
     properties = _properties(settings, directory, jars, wanted)
@@ -359,9 +360,14 @@ def requested_properties(settings: SparkSettings) -> dict[str, str]:
     return properties
 
 
-def with_local_files(wanted: Mapping[str, str], jar: Path) -> dict[str, str]:
-    """The properties by which this jar's class writes local files; the jar is added to the class path."""
-    properties = {"spark.hadoop.fs.file.impl": LOCAL_FILES_CLASS, **wanted}
+def with_local_files(
+    wanted: Mapping[str, str], jar: Path, implementation: str = LOCAL_FILES_CLASS
+) -> dict[str, str]:
+    """The properties by which this jar's class, or one that stands on it, writes local files.
+
+    The jar is added to the class path.
+    """
+    properties = {"spark.hadoop.fs.file.impl": implementation, **wanted}
     for name in ("spark.driver.extraClassPath", "spark.executor.extraClassPath"):
         properties[name] = os.pathsep.join(filter(None, (str(jar), wanted.get(name))))
     return properties
