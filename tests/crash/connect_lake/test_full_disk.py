@@ -17,7 +17,6 @@ import pytest
 
 from ottla.client.cluster import KafkaCluster, Topic
 from support.clients.confluent import produce
-from support.connect.lakes import delta_rows
 from support.connect.workers import ConnectWorker, until
 from support.servers.cluster import Cluster
 from support.servers.full_disk import FullDisk, mounted_disk, needs_a_disk
@@ -33,11 +32,11 @@ JSON = {
 }
 ON_SPARK = JSON | {"tasks.max": "2", "ottla.commit.interval.ms": "0", "ottla.batch.max.records": "500"}
 ICEBERG, DELTA, FILES, LINES, DIRECTORY = "iceberg", "delta", "files", "lines", "directory"
-IDS_OF_AN_ICEBERG_TABLE = """
+IDS_OF_A_TABLE = """
 import json, sys
 from pathlib import Path
-from support.connect.lakes import iceberg_rows
-print(json.dumps([row["id"] for row in iceberg_rows(Path(sys.argv[1]))]))
+from support.connect import lakes
+print(json.dumps([row["id"] for row in getattr(lakes, sys.argv[1])(Path(sys.argv[2]))]))
 """
 
 
@@ -100,9 +99,9 @@ class SinksOnADisk:
         outside = self.disk.outside
         match kind:
             case "iceberg":
-                return Counter(self._iceberg_ids())
+                return self._table_ids("iceberg_rows", self.root / ICEBERG / "db" / "rows")
             case "delta":
-                return Counter(row["id"] for row in delta_rows(outside / DELTA))
+                return self._table_ids("delta_rows", self.root / DELTA)
             case "files":
                 found = (outside / FILES / "topics").rglob("*.parquet")
                 return Counter(row["id"] for path in found for row in pq.read_table(path).to_pylist())
@@ -112,14 +111,12 @@ class SinksOnADisk:
                 texts = [path.read_text(encoding="utf-8") for path in (outside / DIRECTORY).glob("*.json*")]
         return Counter(json.loads(line)["id"] for text in texts for line in text.splitlines())
 
-    def _iceberg_ids(self) -> list[int]:
+    def _table_ids(self, reader: str, table: Path) -> Counter[int]:
         """By a process that sees the disk where the table's files say that they are."""
-        table = self.root / ICEBERG / "db" / "rows"
-        words = [*self.disk.enter, sys.executable, "-c", IDS_OF_AN_ICEBERG_TABLE, str(table)]
+        words = [*self.disk.enter, sys.executable, "-c", IDS_OF_A_TABLE, reader, str(table)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True, env=environment)
-        found: list[int] = json.loads(done.stdout)
-        return found
+        return Counter(json.loads(done.stdout))
 
     def wait_for_all(self, kinds: list[str]) -> None:
         """Wait until each sink has written as many rows as were sent, or more."""
@@ -130,7 +127,7 @@ class SinksOnADisk:
 
     def _some_ids(self, kind: str) -> Counter[int]:
         """As `ids`, while the sink writes."""
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, subprocess.CalledProcessError):
             return self.ids(kind)
         return Counter()
 

@@ -298,7 +298,12 @@ def _kind(command: str) -> Victim | None:
         return Victim.SPARK_HOST
     if "ottla.connect.host --engine python" in command:
         return Victim.PYTHON_HOST
-    return Victim.DRIVER if any(name in command for name in JVMS) else None
+    return Victim.DRIVER if is_jvm(command) else None
+
+
+def is_jvm(command: str) -> bool:
+    """Whether a process is a Spark's JVM."""
+    return any(name in command for name in JVMS)
 
 
 def _hosts(worker: ConnectWorker) -> dict[int, str]:

@@ -198,6 +198,7 @@ class SparkPipelineSession:
             process.wait()
         with contextlib.suppress(Exception):  # a JVM that has exited can't be asked to stop
             self.spark.stop()
+        _forget_context()
         with contextlib.suppress(Exception):
             SparkContext._gateway.shutdown()  # type: ignore[union-attr]
         SparkContext._gateway = None
@@ -410,6 +411,7 @@ def _launched(
         context._accumulatorServer.handle_error = _log_lost_connection  # type: ignore[method-assign]
         spark = SparkSession(context)
     except BaseException as error:
+        _forget_context()
         SparkContext._gateway = None
         SparkContext._jvm = None
         jvm.kill()
@@ -436,6 +438,20 @@ def _launched(
             location,
         )
     return session
+
+
+def _forget_context() -> None:
+    """Let go of PySpark's context where its JVM has died: its stop ends at the first word to the JVM.
+
+    Without this no other session could be started in this process.
+    """
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is not None:
+        with contextlib.suppress(Exception):  # asked again, it stops what is of Python alone
+            context.stop()
+    SparkContext._active_spark_context = None
 
 
 def _import_module_of_literals() -> None:
