@@ -107,7 +107,7 @@ def struct_of(value: DataType) -> StructType:
 
 
 def has_columns(frame: DataFrame) -> bool:
-    """Whether a batch says of what columns a new table is: JSON without a schema does not if nothing has a value.
+    """Whether a batch says what columns a new table has: JSON without a schema and without values does not.
 
     The first batch of a topic that is still empty has no records.
     """
