@@ -32,6 +32,7 @@ from ottla.connect.spark.sink import (
     Context,
     Pace,
     Target,
+    has_columns,
     rows_of,
 )
 from ottla.pipeline.spark.lake_jars import Lake
@@ -176,6 +177,8 @@ class IcebergTarget:
             if self._only is None and known is not None and known.generation == ledger.generation:
                 frame = frame.where(_not_in(known))
             settings = self._sink.settings_of(name)
+            if table is None and not has_columns(frame):
+                continue
             if table is None:
                 self._create(name, frame, settings)
                 table = self._find(spark, name)
