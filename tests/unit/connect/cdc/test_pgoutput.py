@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.connect.cdc.core.column_form import NOT_SENT, Cell
 from ottla.connect.cdc.postgres.pgoutput import (
     POSTGRES_EPOCH_US,
-    UNCHANGED,
     Begin,
-    Cell,
     Commit,
     DecodeError,
     Delete,
@@ -35,7 +34,7 @@ OIDS = st.integers(0, 2**32 - 1)
 LSNS = st.integers(0, 2**64 - 1)
 TIMES = st.integers(-(2**63) + POSTGRES_EPOCH_US, 2**63 - 1)
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=63)
-CELLS = st.one_of(st.none(), st.just(UNCHANGED), st.text(st.characters(exclude_categories=["Cs"])))
+CELLS = st.one_of(st.none(), st.just(NOT_SENT), st.text(st.characters(exclude_categories=["Cs"])))
 ROWS = st.lists(CELLS, max_size=20).map(tuple)
 COLUMNS = st.builds(RelationColumn, NAMES, OIDS, st.integers(-1, 2**31 - 1), st.booleans())
 MESSAGES = st.one_of(
@@ -62,7 +61,7 @@ def text(value: str) -> bytes:
 def cell(value: Cell) -> bytes:
     if value is None:
         return b"n"
-    if value is UNCHANGED:
+    if value is NOT_SENT:
         return b"u"
     assert isinstance(value, str)
     data = value.encode()

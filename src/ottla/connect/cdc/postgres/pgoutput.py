@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.connect.cdc.core.column_form import NOT_SENT, Cell
+
 POSTGRES_EPOCH_US: Final = 946_684_800_000_000
 """2000-01-01, from which PostgreSQL counts, in microseconds since 1970."""
 MAX_MESSAGE_BYTES: Final = 1 << 30
@@ -31,15 +33,6 @@ class DecodeError(ValueError):
     """Bytes that are no message of pgoutput."""
 
 
-class Unchanged(enum.Enum):
-    """A value that the server did not send, as it lies out of line (TOAST) and was not changed."""
-
-    TOAST = "unchanged"
-
-
-UNCHANGED: Final = Unchanged.TOAST
-Cell = str | None | Unchanged
-"""A value of a row: its text, NULL, or not sent."""
 Row = tuple[Cell, ...]
 
 
@@ -256,7 +249,7 @@ class _Reader:
             elif kind == 0x6E:  # n
                 cells.append(None)
             elif kind == 0x75:  # u
-                cells.append(UNCHANGED)
+                cells.append(NOT_SENT)
             else:
                 raise DecodeError(f"a value of kind {chr(kind)!r}")
         self.at = at
