@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,43 +21,47 @@ VALUE: Final = transaction_value_schema()
 class TransactionCounts:
     """The events of the transaction that is read now, by table. Counted anew where it is read again."""
 
-    id: str
     total: int = 0
     tables: dict[str, int] = field(default_factory=dict)
 
-    def event(self, table: str) -> Struct:
+    def event(self, id: str, table: str) -> Struct:
         """Count an event of a table; the block that says its place."""
         self.total += 1
         order = self.tables.get(table, 0) + 1
         self.tables[table] = order
         return Struct(
-            TRANSACTION_BLOCK, {"id": self.id, "total_order": self.total, "data_collection_order": order}
+            TRANSACTION_BLOCK, {"id": id, "total_order": self.total, "data_collection_order": order}
         )
 
-    def key(self) -> Struct:
-        """The key of both records."""
-        return Struct(KEY, {"id": self.id})
-
-    def begin(self, now_ms: int) -> Struct:
-        """The value of the record that it begins."""
-        return self._value("BEGIN", now_ms, {})
-
-    def end(self, now_ms: int) -> Struct:
-        """The value of the record that it ends, with its counts."""
+    def end(self, id: str, time_ms: int) -> Struct:
+        """The value of the record that the transaction ends, with its counts."""
         counts = [
             Struct(COLLECTION_COUNT, {"data_collection": table, "event_count": count})
             for table, count in self.tables.items()
         ]
-        return self._value("END", now_ms, {"event_count": self.total, "data_collections": counts})
+        return _value("END", id, time_ms, self.total, counts)
 
-    def _value(self, status: str, now_ms: int, counts: Mapping[str, object]) -> Struct:
-        return Struct(
-            VALUE,
-            {
-                "status": status,
-                "id": self.id,
-                "event_count": counts.get("event_count"),
-                "data_collections": counts.get("data_collections"),
-                "ts_ms": now_ms,
-            },
-        )
+
+def transaction_key(id: str) -> Struct:
+    """The key of both records."""
+    return Struct(KEY, {"id": id})
+
+
+def transaction_begin(id: str, time_ms: int) -> Struct:
+    """The value of the record that a transaction begins."""
+    return _value("BEGIN", id, time_ms, None, None)
+
+
+def _value(
+    status: str, id: str, time_ms: int, count: int | None, collections: list[Struct] | None
+) -> Struct:
+    return Struct(
+        VALUE,
+        {
+            "status": status,
+            "id": id,
+            "event_count": count,
+            "data_collections": collections,
+            "ts_ms": time_ms,
+        },
+    )
