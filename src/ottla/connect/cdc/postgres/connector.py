@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import ClassVar, Final
 
 import psycopg
@@ -97,21 +98,17 @@ class PostgresConnector:
                 self._settings[own.PUBLISH_VIA_ROOT],
             )
             position = None if offset is None else position_of(offset)
-            begin = self._ensure_slot(connection, position)
-            registry = read_types(connection)
+            begin, is_new = self._ensure_slot(connection, position)
+            if is_new and position is not None:
+                _log.warning("changes are missing from %s on: tables are copied again", lsn_text(position.commit))
+                position = None
             if position is None and self._mode in _NO_DATA:
                 position = Position(begin)
-            copying = self._needs_copy(position)
-            if copying or position is None:
-                for batch in self._copy(connection, partition, registry, tables, position):
-                    self._yielded = batch[-1].source_offset
-                    yield batch
-                assert self._yielded is not None
-                position = position_of(self._yielded)
+            if position is None or self._needs_copy(position):
+                position = yield from self._copy(connection, partition, tables, position)
                 self._copied_in_this_run = True
-            if self._mode is SnapshotMode.INITIAL_ONLY:
-                return
-            yield from self._follow(connection, partition, position)
+            if self._mode is not SnapshotMode.INITIAL_ONLY:
+                yield from self._follow(connection, partition, position)
 
     def committed(self, partition: SourcePartition, offset: SourceOffset) -> None:
         """Kafka has everything up to here: the slot may move there."""
@@ -140,24 +137,29 @@ class PostgresConnector:
         found = read_tables(connection, self._settings[own.PUBLISH_VIA_ROOT])
         return [each for each in found if takes(each.schema, each.name)]
 
-    def _ensure_slot(self, connection: Connection, position: Position | None) -> int:
-        """The slot, made if it may be; the place that its stream begins at. Raises SetupError."""
+    def _ensure_slot(self, connection: Connection, position: Position | None) -> tuple[int, bool]:
+        """The slot, made if it may be: the place that its stream begins at, and whether it is new.
+
+        Raises SetupError.
+        """
         found = find_slot(connection, self._slot, self._database)
-        if found is not None:
-            if position is not None and not self._can_copy_again():
+        if found is not None and not (found.is_lost and self._can_copy_again()):
+            if position is not None:
                 require_wal(self._slot, found, position.commit)
             self._tell(connection, found)
-            return found.confirmed
+            return found.confirmed, False
         if position is not None and not self._can_copy_again():
             raise SetupError(
                 f"the slot {self._slot} is gone, and with it the changes from {lsn_text(position.commit)} on: set "
                 "snapshot.mode to when_needed to copy the tables again, or reset the connector's offsets"
             )
         with closing(self._replication()) as replication:
+            if found is not None:
+                replication.drop_slot(self._slot)
             created = replication.create_slot(self._slot, temporary=False, export=False)
         _log.info("the slot %s begins at %s", self._slot, lsn_text(created.consistent_point))
         advise_limit(connection, self._slot)
-        return created.consistent_point
+        return created.consistent_point, True
 
     def _can_copy_again(self) -> bool:
         return self._mode in (SnapshotMode.WHEN_NEEDED, SnapshotMode.ALWAYS)
@@ -168,9 +170,9 @@ class PostgresConnector:
             "the slot %s is at %s, %d bytes of the log behind", self._slot, lsn_text(slot.confirmed), slot.lag_bytes
         )
 
-    def _needs_copy(self, position: Position | None) -> bool:
+    def _needs_copy(self, position: Position) -> bool:
         """Whether tables are to be copied before the stream goes on."""
-        if position is None or position.snapshot is SnapshotState.COPYING:
+        if position.snapshot is SnapshotState.COPYING:
             return True
         return self._mode is SnapshotMode.ALWAYS and not self._copied_in_this_run
 
@@ -178,30 +180,30 @@ class PostgresConnector:
         self,
         connection: Connection,
         partition: SourcePartition,
-        registry: TypeRegistry,
         tables: Sequence[TableName],
         position: Position | None,
-    ) -> Iterator[Sequence[SourceRecord]]:
-        """The rows of the tables that are not copied yet."""
-        goes_on = position is not None and position.snapshot is SnapshotState.COPYING
+    ) -> Generator[Sequence[SourceRecord], None, Position]:
+        """The rows of the tables that are not copied yet; the place where the stream goes on."""
         with closing(self._replication()) as replication:
             lsn = open_snapshot(connection, replication)
             try:
-                if position is None or not goes_on:
+                if position is None or position.snapshot is not SnapshotState.COPYING:
                     position = Position(lsn, snapshot=SnapshotState.COPYING)
                 left = [each for each in tables if each.id not in position.copied]
                 _log.info("%d tables are copied as of %s", len(left), lsn_text(lsn))
-                self._yielded = Position(position.commit, copied=position.copied).offset()
-                yield from copy_tables(
+                for batch in copy_tables(
                     connection,
                     self._events,
                     partition,
-                    self._to_copy(connection, registry, left),
+                    self._to_copy(connection, read_types(connection), left),
                     position,
                     lsn,
-                    time.time_ns(),
                     self._settings[own.MAX_BATCH_SIZE],
-                )
+                ):
+                    self._yielded = batch[-1].source_offset
+                    yield batch
+                copied = {**position.copied, **{each.id: lsn for each in left}}
+                return replace(position, copied=copied, snapshot=SnapshotState.DONE)
             finally:
                 if not connection.closed:
                     connection.rollback()

@@ -39,6 +39,11 @@ class Slot:
     lag_bytes: int
     wal_status: str | None
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the server has thrown away what the slot needs."""
+        return self.wal_status == "lost"
+
 
 def check_server(connection: Connection) -> None:
     """Raises SetupError for a server that can't decode its log."""
@@ -72,7 +77,7 @@ def find_slot(connection: Connection, name: str, database: str) -> Slot | None:
 
 def require_wal(name: str, slot: Slot, needed: int) -> None:
     """Raises SetupError where the server has thrown away what a reader at this place needs."""
-    if slot.wal_status == "lost":
+    if slot.is_lost:
         raise SetupError(
             f"the slot {name} is lost: it lagged by more than max_slot_wal_keep_size. Changes are missing from "
             f"{lsn_text(needed)} on; drop the slot, and set snapshot.mode to when_needed to copy the tables again"

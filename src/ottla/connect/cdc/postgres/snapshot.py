@@ -10,6 +10,7 @@ starts again: its rows come twice, as reads.
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -58,7 +59,6 @@ def copy_tables(
     tables: Sequence[CopiedTable],
     position: Position,
     lsn: int,
-    now_ns: int,
     batch_size: int,
 ) -> Iterator[Sequence[SourceRecord]]:
     """The rows of tables as the transaction of `connection` sees them, in batches.
@@ -69,6 +69,7 @@ def copy_tables(
     row = connection.execute(
         "SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL ELSE pg_catalog.txid_current() END"
     ).fetchone()
+    now_ns = time.time_ns()
     moment = Moment(lsn, now_ns // 1000, None if row is None else row[0])
     first_of_all = True
     for number, table in enumerate(tables):
