@@ -1,4 +1,4 @@
-"""Debezium's connector for PostgreSQL 3.6.1, run without Kafka: the change events that it makes of a database."""
+"""Debezium's connector for PostgreSQL 3.6.1, run without Kafka: the change events that it makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables with every type that PostgreSQL has, rows for them, and changes: what two connectors are compared on."""
+"""Tables with every type that PostgreSQL has, and rows for them: what two connectors are compared on."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ CREATE DOMAIN types.nested AS types.amount;
 CREATE DOMAIN types.moment AS timestamp(3);
 -- PostGIS is not on every machine: a type of its name whose texts are what PostGIS writes.
 CREATE TYPE types.geometry;
-CREATE FUNCTION types.geometry_in(cstring) RETURNS types.geometry AS 'textin' LANGUAGE internal IMMUTABLE STRICT;
-CREATE FUNCTION types.geometry_out(types.geometry) RETURNS cstring AS 'textout' LANGUAGE internal IMMUTABLE STRICT;
+CREATE FUNCTION types.geometry_in(cstring) RETURNS types.geometry
+    AS 'textin' LANGUAGE internal IMMUTABLE STRICT;
+CREATE FUNCTION types.geometry_out(types.geometry) RETURNS cstring
+    AS 'textout' LANGUAGE internal IMMUTABLE STRICT;
 CREATE TYPE types.geometry (INPUT = types.geometry_in, OUTPUT = types.geometry_out, LIKE = text);
 CREATE TYPE types.vector;
-CREATE FUNCTION types.vector_in(cstring) RETURNS types.vector AS 'textin' LANGUAGE internal IMMUTABLE STRICT;
-CREATE FUNCTION types.vector_out(types.vector) RETURNS cstring AS 'textout' LANGUAGE internal IMMUTABLE STRICT;
+CREATE FUNCTION types.vector_in(cstring) RETURNS types.vector
+    AS 'textin' LANGUAGE internal IMMUTABLE STRICT;
+CREATE FUNCTION types.vector_out(types.vector) RETURNS cstring
+    AS 'textout' LANGUAGE internal IMMUTABLE STRICT;
 CREATE TYPE types.vector (INPUT = types.vector_in, OUTPUT = types.vector_out, LIKE = text);
 """
 
@@ -32,7 +36,10 @@ COLUMNS: dict[str, tuple[str, tuple[str | None, ...]]] = {
     "o": ("oid", ("4000000000",)),
     "n_fixed": ("numeric(6,4)", ("22.22", "-1.5", "0")),
     "n_whole": ("numeric(4)", ("22.2", "-7")),
-    "n_any": ("numeric", ("22.2222", "100", "-0.000100", "1e30", "0", "0.00", "12345678901234567890.123456789")),
+    "n_any": (
+        "numeric",
+        ("22.2222", "100", "-0.000100", "1e30", "0", "0.00", "12345678901234567890.123456789"),
+    ),
     "d_fixed": ("decimal(3,2)", ("1.1",)),
     "mo": ("money", ("1234.11", "-1234.11", "0.05", "-922337203685477.58")),
     "c": ("char(4)", ("ab", "日本")),
@@ -58,7 +65,13 @@ COLUMNS: dict[str, tuple[str, tuple[str | None, ...]]] = {
     "tz3": ("timetz(3)", ("13:51:30.123+02:00",)),
     "ts": (
         "timestamp",
-        ("2016-11-04 13:51:30.123456", "1936-10-25 22:10:12.608", "infinity", "-infinity", "0044-03-15 10:00:00 BC"),
+        (
+            "2016-11-04 13:51:30.123456",
+            "1936-10-25 22:10:12.608",
+            "infinity",
+            "-infinity",
+            "0044-03-15 10:00:00 BC",
+        ),
     ),
     "ts0": ("timestamp(0)", ("2016-11-04 13:51:30",)),
     "ts3": ("timestamp(3)", ("2016-11-04 13:51:30.123", "1969-12-31 23:59:59.999", "infinity")),
@@ -78,7 +91,14 @@ COLUMNS: dict[str, tuple[str, tuple[str | None, ...]]] = {
     "tt3": ("timestamptz(3)", ("2017-10-11 22:22:22.5+00",)),
     "it": (
         "interval",
-        ("1 year 2 mons 3 days 04:05:06.789", "-1 day", "-00:00:01.5", "100 years", "00:00:00", "1 mon -3 days 4 hours"),
+        (
+            "1 year 2 mons 3 days 04:05:06.789",
+            "-1 day",
+            "-00:00:01.5",
+            "100 years",
+            "00:00:00",
+            "1 mon -3 days 4 hours",
+        ),
     ),
     "js": ("json", ('{"bar": "baz",  "a":[1]}', "null")),
     "jb": ("jsonb", ('{"bar": "baz", "a": [1, 2]}',)),
@@ -202,7 +222,43 @@ CREATE TABLE types.defaults (
 )
 """
 NOT_NULL_TYPES = (
-    *("si", "i", "bi", "r", "db", "bo", "o", "n_fixed", "n_any", "mo", "c", "vc", "t", "ci", "by", "b1", "b7", "vb"),
-    *("dt", "ti", "ti3", "tz", "ts", "ts3", "tt", "it", "js", "jb", "xm", "uu", "pt", "inet_", "cidr_", "mac"),
+    *(
+        "si",
+        "i",
+        "bi",
+        "r",
+        "db",
+        "bo",
+        "o",
+        "n_fixed",
+        "n_any",
+        "mo",
+        "c",
+        "vc",
+        "t",
+        "ci",
+        "by",
+        "b1",
+        "b7",
+        "vb",
+    ),
+    *(
+        "dt",
+        "ti",
+        "ti3",
+        "tz",
+        "ts",
+        "ts3",
+        "tt",
+        "it",
+        "js",
+        "jb",
+        "xm",
+        "uu",
+        "pt",
+        "inet_",
+        "cidr_",
+        "mac",
+    ),
     *("tsr", "i4r", "tv", "hs", "lt", "isb", "en", "do_t", "do_a", "a_i4", "a_t", "a_n", "geo"),
 )

@@ -42,7 +42,12 @@ MESSAGES = st.one_of(
     st.builds(Commit, LSNS, LSNS, TIMES),
     st.builds(Origin, LSNS, NAMES),
     st.builds(
-        Relation, OIDS, NAMES, NAMES, st.sampled_from(ReplicaIdentity), st.lists(COLUMNS, max_size=9).map(tuple)
+        Relation,
+        OIDS,
+        NAMES,
+        NAMES,
+        st.sampled_from(ReplicaIdentity),
+        st.lists(COLUMNS, max_size=9).map(tuple),
     ),
     st.builds(TypeName, OIDS, NAMES, NAMES),
     st.builds(Insert, OIDS, ROWS),

@@ -39,8 +39,8 @@ class ConversionError(DataError):
 class ColumnForm:
     """A column's form. schema: the required one; convert: raises ConversionError or ValueError.
 
-    fallback: stands for NULL in a column that can't be null, as in the old row of a delete that names only its
-    key. unavailable: stands for a value that the database did not send (unchanged TOAST), or ABSENT.
+    fallback: stands for NULL in a column that can't be null, as in the old row of a delete that names its key
+    alone. unavailable: stands for a value that the database did not send (unchanged TOAST), or ABSENT.
     """
 
     schema: Schema

@@ -47,7 +47,9 @@ def decimal_form(mode: DecimalMode, precision: int, scale: int) -> ColumnForm:
                 special = _SPECIAL.get(text)
                 return special or _plain(_finite(text).quantize(quantum, context=_CONTEXT))
 
-            return ColumnForm(REQUIRED[Type.STRING], convert_text, _plain(decimal.Decimal(0).quantize(quantum)))
+            return ColumnForm(
+                REQUIRED[Type.STRING], convert_text, _plain(decimal.Decimal(0).quantize(quantum))
+            )
 
 
 def variable_decimal_form(mode: DecimalMode) -> ColumnForm:

@@ -52,7 +52,9 @@ TRANSACTION_BLOCK: Final = _versioned(
 )
 """Which transaction a change is of, and its place there."""
 COLLECTION_COUNT: Final = _versioned(
-    struct_schema((("data_collection", _STRING), ("event_count", _INT64)), optional=True, name="event.collection"),
+    struct_schema(
+        (("data_collection", _STRING), ("event_count", _INT64)), optional=True, name="event.collection"
+    ),
     1,
 )
 _SNAPSHOT: Final = Schema(

@@ -164,9 +164,7 @@ def timestamp_form(mode: TimePrecision, digits: int) -> ColumnForm:
     """A timestamp without a zone, taken for one of UTC. digits: of the seconds' fraction."""
     match mode:
         case TimePrecision.CONNECT:
-            return ColumnForm(
-                TIMESTAMP_SCHEMA, lambda text: Moment(_infinite_us(text) // 1000), Moment(0)
-            )
+            return ColumnForm(TIMESTAMP_SCHEMA, lambda text: Moment(_infinite_us(text) // 1000), Moment(0))
         case TimePrecision.ISOSTRING:
             return ColumnForm(
                 semantic.ISO_TIMESTAMP,

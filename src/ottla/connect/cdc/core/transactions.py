@@ -52,9 +52,7 @@ def transaction_begin(id: str, time_ms: int) -> Struct:
     return _value("BEGIN", id, time_ms, None, None)
 
 
-def _value(
-    status: str, id: str, time_ms: int, count: int | None, collections: list[Struct] | None
-) -> Struct:
+def _value(status: str, id: str, time_ms: int, count: int | None, collections: list[Struct] | None) -> Struct:
     return Struct(
         VALUE,
         {

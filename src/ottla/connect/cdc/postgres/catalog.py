@@ -86,9 +86,7 @@ def read_types(connection: Connection) -> TypeRegistry:
     rows = connection.execute(_TYPES).fetchall()
     return TypeRegistry(
         {
-            row[0]: PostgresType(
-                row[0], row[1], row[2], TypeKind(row[3]), *row[4:9], tuple(row[9] or ())
-            )
+            row[0]: PostgresType(row[0], row[1], row[2], TypeKind(row[3]), *row[4:9], tuple(row[9] or ()))
             for row in rows
         }
     )

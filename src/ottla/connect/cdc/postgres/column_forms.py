@@ -66,7 +66,18 @@ _STRINGS: Final = frozenset(
     }
 )
 _UNKNOWN_ARRAYS: Final = frozenset(
-    {"_money", "_name", "_interval", "_varbit", "_bit", "_xml", "_point", "_refcursor", "int2vector", "oidvector"}
+    {
+        "_money",
+        "_name",
+        "_interval",
+        "_varbit",
+        "_bit",
+        "_xml",
+        "_point",
+        "_refcursor",
+        "int2vector",
+        "oidvector",
+    }
 )
 """Arrays that Debezium leaves out, as if their types were unknown."""
 _REQUIRED_ELEMENTS: Final = frozenset({"_isbn", "_tsvector", "_vector", "_halfvec", "_sparsevec"})
@@ -109,9 +120,7 @@ class FormOptions:
     money_digits: int = 2
 
 
-def column_form(
-    registry: TypeRegistry, oid: int, modifier: int, options: FormOptions
-) -> ColumnForm | None:
+def column_form(registry: TypeRegistry, oid: int, modifier: int, options: FormOptions) -> ColumnForm | None:
     """The form of a column of a type; None for one that records leave out."""
     found, modifier = registry.root(oid, modifier)
     if found is None:
@@ -120,9 +129,7 @@ def column_form(
     return _unknown(options) if form is None else _with_placeholder(form, options)
 
 
-def _form(
-    registry: TypeRegistry, of: PostgresType, modifier: int, options: FormOptions
-) -> ColumnForm | None:
+def _form(registry: TypeRegistry, of: PostgresType, modifier: int, options: FormOptions) -> ColumnForm | None:
     if of.is_array:
         return _array(registry, of, modifier, options)
     if of.kind is TypeKind.ENUM:

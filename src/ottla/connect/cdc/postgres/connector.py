@@ -1,7 +1,7 @@
 """Debezium's PostgresConnector: a database's changes as records, in the order of commits.
 
-One source partition, the database. Order of what must not change: the publication, the slot (from then on the
-server keeps its log), the copies of the tables, the stream. What is confirmed to the slot is what Kafka has
+One source partition, the database. The order that must not change: the publication, the slot (from then on
+the server keeps its log), the copies of the tables, the stream. What is confirmed to the slot is what Kafka has
 committed, together with the offset behind it; the server's log before that is given up. While nothing comes for
 the captured tables, the server's keepalives move the slot.
 """
@@ -100,7 +100,9 @@ class PostgresConnector:
             position = None if offset is None else position_of(offset)
             begin, is_new = self._ensure_slot(connection, position)
             if is_new and position is not None:
-                _log.warning("changes are missing from %s on: tables are copied again", lsn_text(position.commit))
+                _log.warning(
+                    "changes are missing from %s on: tables are copied again", lsn_text(position.commit)
+                )
                 position = None
             if position is None and self._mode in _NO_DATA:
                 position = Position(begin)
@@ -150,8 +152,8 @@ class PostgresConnector:
             return found.confirmed, False
         if position is not None and not self._can_copy_again():
             raise SetupError(
-                f"the slot {self._slot} is gone, and with it the changes from {lsn_text(position.commit)} on: set "
-                "snapshot.mode to when_needed to copy the tables again, or reset the connector's offsets"
+                f"the slot {self._slot} is gone, and with it the changes from {lsn_text(position.commit)} on: "
+                "set snapshot.mode to when_needed to copy the tables again, or reset the connector's offsets"
             )
         with closing(self._replication()) as replication:
             if found is not None:
@@ -167,7 +169,10 @@ class PostgresConnector:
     def _tell(self, connection: Connection, slot: Slot) -> None:
         advise_limit(connection, self._slot)
         _log.info(
-            "the slot %s is at %s, %d bytes of the log behind", self._slot, lsn_text(slot.confirmed), slot.lag_bytes
+            "the slot %s is at %s, %d bytes of the log behind",
+            self._slot,
+            lsn_text(slot.confirmed),
+            slot.lag_bytes,
         )
 
     def _needs_copy(self, position: Position) -> bool:

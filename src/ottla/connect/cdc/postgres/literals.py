@@ -163,17 +163,14 @@ def interval_of(text: str) -> Interval:
 def interval_us(interval: Interval) -> int:
     """About how long it is: a month has 30.4375 days, in doubles, as Debezium reckons."""
     days = (interval.years * 12 + interval.months) * AVERAGE_DAYS_OF_MONTH + interval.days
-    return int(
-        (((days * 24 + interval.hours) * 60 + interval.minutes) * 60 + interval.seconds) * 1e6
-    )
+    return int((((days * 24 + interval.hours) * 60 + interval.minutes) * 60 + interval.seconds) * 1e6)
 
 
 def interval_text(interval: Interval) -> str:
     """As P1Y2M3DT4H5M6.7S, with each part."""
     seconds = _plain_seconds(interval.seconds)
     return (
-        f"P{interval.years}Y{interval.months}M{interval.days}DT"
-        f"{interval.hours}H{interval.minutes}M{seconds}S"
+        f"P{interval.years}Y{interval.months}M{interval.days}DT{interval.hours}H{interval.minutes}M{seconds}S"
     )
 
 
@@ -214,4 +211,3 @@ def sparse_vector_of(text: str) -> tuple[int, dict[int, float]]:
         place, _, number = each.partition(":")
         found[int(place)] = float(number)
     return int(dimensions), found
-

@@ -156,18 +156,7 @@ class LogicalMessage:
     content: bytes
 
 
-Message = (
-    Begin
-    | Commit
-    | Origin
-    | Relation
-    | TypeName
-    | Insert
-    | Update
-    | Delete
-    | Truncate
-    | LogicalMessage
-)
+Message = Begin | Commit | Origin | Relation | TypeName | Insert | Update | Delete | Truncate | LogicalMessage
 
 
 class _Reader:
@@ -219,7 +208,7 @@ class _Reader:
     def content(self) -> bytes:
         length = self.int32()
         end = self.at + length
-        if not 0 <= length or end > len(self.data):
+        if length < 0 or end > len(self.data):
             raise DecodeError(f"{length} bytes of content are told, {len(self.data) - self.at} are there")
         found = self.data[self.at : end]
         self.at = end

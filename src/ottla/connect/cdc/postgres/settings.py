@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import uuid
 from collections.abc import Iterable
 from typing import Final
 
@@ -28,7 +29,11 @@ from ottla.connect.cdc.postgres.column_forms import (
 )
 from ottla.connect.cdc.postgres.shapes import Shaping
 from ottla.connect.cdc.postgres.slots import Autocreate
+from ottla.connect.cdc.postgres.source_block import CONNECTOR
 from ottla.connect.cdc.postgres.translation import EventOptions
+from ottla.connect.data.building import REQUIRED
+from ottla.connect.data.record import Header
+from ottla.connect.data.schema import Type
 from ottla.connect.plugins.required import Required, require
 
 CONNECT_TIMEOUT_SECONDS: Final = 10
@@ -61,7 +66,9 @@ class SslMode(enum.StrEnum):
 
 
 def _slot_problem(value: str) -> str | None:
-    fine = value and len(value) <= 63 and all(each in "abcdefghijklmnopqrstuvwxyz0123456789_" for each in value)
+    fine = (
+        value and len(value) <= 63 and all(each in "abcdefghijklmnopqrstuvwxyz0123456789_" for each in value)
+    )
     return None if fine else "a slot's name has up to 63 of the characters a-z, 0-9 and _"
 
 
@@ -81,7 +88,9 @@ TOPIC_PREFIX: Final = string.optional(
     Required(Rule("a part of a topic's name", _topic_problem)),
     importance=HIGH,
 )
-HOSTNAME: Final = string.optional("database.hostname", "The server's host.", Required(not_empty), importance=HIGH)
+HOSTNAME: Final = string.optional(
+    "database.hostname", "The server's host.", Required(not_empty), importance=HIGH
+)
 PORT: Final = integer("database.port", 5432, "The server's port.", between(1, 65_535), importance=HIGH)
 USER: Final = string.optional(
     "database.user", "A user with REPLICATION, who may read the tables.", Required(not_empty), importance=HIGH
@@ -128,8 +137,8 @@ STATUS_INTERVAL_MS: Final = integer(
 SNAPSHOT_MODE: Final = choice(SnapshotMode)(
     "snapshot.mode",
     SnapshotMode.INITIAL,
-    "When the tables are copied: first of all (initial), that alone (initial_only), at each start (always), where "
-    "the stream can't go on (when_needed), or not at all (no_data, never).",
+    "When the tables are copied: first of all (initial), that alone (initial_only), at each start (always), "
+    "where the stream can't go on (when_needed), or not at all (no_data, never).",
 )
 SCHEMA_INCLUDE: Final = string.optional("schema.include.list", "Schemas that are captured: expressions.")
 SCHEMA_EXCLUDE: Final = string.optional("schema.exclude.list", "Schemas that are not.")
@@ -175,7 +184,9 @@ SKIPPED: Final = string(
     Rule("operations", _operations_problem),
 )
 TRANSACTIONS: Final = boolean(
-    "provide.transaction.metadata", False, "Whether transactions have records of their own, and changes a block."
+    "provide.transaction.metadata",
+    False,
+    "Whether transactions have records of their own, and changes a block.",
 )
 HEARTBEAT_MS: Final = integer(
     "heartbeat.interval.ms", 0, "How often a heartbeat is written; 0: never.", at_least(0)
@@ -186,15 +197,22 @@ HEARTBEAT_PREFIX: Final = string(
 HEARTBEAT_QUERY: Final = string.optional(
     "heartbeat.action.query", "A statement that is run with each heartbeat.", importance=LOW
 )
-TRANSACTION_TOPIC: Final = string("topic.transaction", "transaction", "The end of that topic's name.", not_empty)
-DELIMITER: Final = string("topic.delimiter", ".", "What stands between the parts of topics' names.", not_empty)
+TRANSACTION_TOPIC: Final = string(
+    "topic.transaction", "transaction", "The end of that topic's name.", not_empty
+)
+DELIMITER: Final = string(
+    "topic.delimiter", ".", "What stands between the parts of topics' names.", not_empty
+)
 ADJUSTMENT: Final = choice(Adjustment)(
     "schema.name.adjustment.mode", Adjustment.NONE, "How schemas' names are made fit for Avro."
 )
-MAX_BATCH_SIZE: Final = integer(
-    "max.batch.size", 2048, "The most records of a batch.", between(1, 1_000_000)
+EXTENDED_HEADERS: Final = boolean(
+    "extended.headers.enabled", True, "Whether changes have headers that name the connector and its run."
 )
-RETRY_DELAY_MS: Final = long("slot.retry.delay.ms", 10_000, "Accepted; errors.retry.* say it.", at_least(0), importance=LOW)
+MAX_BATCH_SIZE: Final = integer("max.batch.size", 2048, "The most records of a batch.", between(1, 1_000_000))
+RETRY_DELAY_MS: Final = long(
+    "slot.retry.delay.ms", 10_000, "Accepted; errors.retry.* say it.", at_least(0), importance=LOW
+)
 
 TABLE: Final = Table(
     "PostgresConnector",
@@ -232,7 +250,11 @@ TABLE: Final = Table(
                 "topic.heartbeat.name",
             ),
             refusing("values would leave the database as they are", "column.mask.", "column.truncate."),
-            refusing("values of such settings are not carried out", "slot.stream.params", "database.initial.statements"),
+            refusing(
+                "values of such settings are not carried out",
+                "slot.stream.params",
+                "database.initial.statements",
+            ),
         ]
     ),
 )
@@ -262,7 +284,11 @@ def conninfo(settings: Settings) -> str:
 
 def capture_filter(settings: Settings) -> CaptureFilter:
     """What is captured. Raises ConfigError."""
-    pairs = ((SCHEMA_INCLUDE, SCHEMA_EXCLUDE), (TABLE_INCLUDE, TABLE_EXCLUDE), (COLUMN_INCLUDE, COLUMN_EXCLUDE))
+    pairs = (
+        (SCHEMA_INCLUDE, SCHEMA_EXCLUDE),
+        (TABLE_INCLUDE, TABLE_EXCLUDE),
+        (COLUMN_INCLUDE, COLUMN_EXCLUDE),
+    )
     filters = []
     for include, exclude in pairs:
         given = ((include.name, settings[include]), (exclude.name, settings[exclude]))
@@ -314,7 +340,19 @@ def event_options(settings: Settings) -> EventOptions:
         settings[TOMBSTONES],
         _operations(each.strip() for each in settings[SKIPPED].split(",")),
         settings[TRANSACTIONS],
+        _context(settings) if settings[EXTENDED_HEADERS] else (),
     )
+
+
+def _context(settings: Settings) -> tuple[Header, ...]:
+    """The headers of every change: the connector's names, and an id of this run."""
+    values = (
+        ("connectorLogicalName", require(settings, TOPIC_PREFIX)),
+        ("taskId", "0"),
+        ("connectorName", CONNECTOR),
+        ("runId", str(uuid.uuid4())),
+    )
+    return tuple(Header(f"__debezium.context.{name}", text, REQUIRED[Type.STRING]) for name, text in values)
 
 
 def _operations(words: Iterable[str]) -> frozenset[Operation]:

@@ -32,9 +32,7 @@ class Shaping:
         """The shape of a table as the catalog has it. Raises DataError."""
         return self._shape(registry, schema, table, described.columns, described.key)
 
-    def of_relation(
-        self, registry: TypeRegistry, relation: Relation, described: CatalogTable
-    ) -> TableShape:
+    def of_relation(self, registry: TypeRegistry, relation: Relation, described: CatalogTable) -> TableShape:
         """The shape of a table as the stream has it. described: the catalog of now, which may be newer.
 
         The stream tells names and types; the catalog tells what may be null, defaults and keys, for the

@@ -80,10 +80,15 @@ def require_wal(name: str, slot: Slot, needed: int) -> None:
     if slot.is_lost:
         raise SetupError(
             f"the slot {name} is lost: it lagged by more than max_slot_wal_keep_size. Changes are missing from "
-            f"{lsn_text(needed)} on; drop the slot, and set snapshot.mode to when_needed to copy the tables again"
+            f"{lsn_text(needed)} on: set snapshot.mode to when_needed to copy the tables again"
         )
     if slot.confirmed > needed:
-        _log.info("the slot %s begins at %s, behind the offset's %s", name, lsn_text(slot.confirmed), lsn_text(needed))
+        _log.info(
+            "the slot %s begins at %s, behind the offset's %s",
+            name,
+            lsn_text(slot.confirmed),
+            lsn_text(needed),
+        )
 
 
 def advise_limit(connection: Connection, name: str) -> None:
@@ -91,8 +96,8 @@ def advise_limit(connection: Connection, name: str) -> None:
     row = _row(connection, "SELECT current_setting('max_slot_wal_keep_size')")
     if row[0] == "-1":
         _log.warning(
-            "max_slot_wal_keep_size is not set: while this connector does not run, the slot %s keeps the server's "
-            "log without a limit. Set it to what the disk can spare",
+            "max_slot_wal_keep_size is not set: while this connector does not run, the slot %s keeps the "
+            "server's log without a limit. Set it to what the disk can spare",
             name,
         )
 
@@ -136,9 +141,7 @@ def _create_publication(
             if not tables:
                 raise SetupError("no table is captured, so there is none to publish: see table.include.list")
             connection.execute(
-                sql.SQL("CREATE PUBLICATION {} FOR TABLE {} {}").format(
-                    publication, _listed(tables), options
-                )
+                sql.SQL("CREATE PUBLICATION {} FOR TABLE {} {}").format(publication, _listed(tables), options)
             )
 
 

@@ -2,8 +2,8 @@
 
 A temporary slot exports a snapshot and says from which place on transactions are not in it (its consistent
 point). The connector's own slot is there before, so the stream goes on at that point, without gap or overlap.
-The snapshot is lost with the process: a later run copies the tables that are not finished from a snapshot of its
-own, and notes for each table from where its changes count (`position.copied`). A table that was being copied
+The snapshot is lost with the process: a later run copies the tables that are not finished from a snapshot of
+its own, and notes for each table from where its changes count (`position.copied`). A table that was being copied
 starts again: its rows come twice, as reads.
 """
 
@@ -143,7 +143,7 @@ class _Copy:
         )
         key = shape.key(cells)
         value = shape.event(Operation.READ, None, shape.row(cells), source, now_ns)
-        record = Record(
-            shape.topic, None, key, None if key is None else shape.key_schema, value, shape.envelope
-        )
+        key_schema = None if key is None else shape.key_schema
+        context = self.options.context
+        record = Record(shape.topic, None, key, key_schema, value, shape.envelope, None, context)
         return SourceRecord(record, self.partition, (self.done if is_last else self.before).offset())

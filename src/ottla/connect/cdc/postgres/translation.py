@@ -59,6 +59,8 @@ class EventOptions:
     tombstones: bool = True
     skipped: frozenset[Operation] = frozenset({Operation.TRUNCATE})
     transactions: bool = False
+    context: tuple[Header, ...] = ()
+    """Headers of every change."""
 
 
 @dataclass(slots=True)
@@ -108,9 +110,7 @@ class Translator:
             case Insert():
                 return self._change(message.relation, lsn, now_ns, None, message.new, Operation.CREATE)
             case Update():
-                return self._change(
-                    message.relation, lsn, now_ns, message.old, message.new, Operation.UPDATE
-                )
+                return self._change(message.relation, lsn, now_ns, message.old, message.new, Operation.UPDATE)
             case Delete():
                 return self._change(message.relation, lsn, now_ns, message.old, None, Operation.DELETE)
             case Begin():
@@ -342,7 +342,8 @@ class _Changes:
         )
         value = shape.event(operation, before, after, source, self._now_ns, self._block())
         key_schema = None if key is None else shape.key_schema
-        return Record(shape.topic, None, key, key_schema, value, shape.envelope, None, headers)
+        context = self._options.context
+        return Record(shape.topic, None, key, key_schema, value, shape.envelope, None, (*headers, *context))
 
     def _block(self) -> Any:
         if not self._told:
