@@ -7,6 +7,7 @@ import os
 import queue
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,12 +34,16 @@ class DebeziumSource:
 
     def record(self, timeout_s: float) -> dict[str, Any]:
         """The next record, in the form of `tell_record`, with its source partition and offset."""
-        try:
-            return self._records.get(timeout=timeout_s)
-        except queue.Empty:
-            state = "runs" if self.process.poll() is None else "has ended"
-            words = self.log.read_text(encoding="utf-8")[-4000:]
-            raise AssertionError(f"Debezium gives no record and {state}:\n{words}") from None
+        deadline = time.monotonic() + timeout_s
+        while True:
+            ended = self.process.poll() is not None
+            try:
+                return self._records.get(timeout=1)
+            except queue.Empty:
+                if ended or time.monotonic() > deadline:
+                    state = "has ended" if ended else "runs"
+                    words = self.log.read_text(encoding="utf-8")[-4000:]
+                    raise AssertionError(f"Debezium gives no record and {state}:\n{words}") from None
 
     def read(self) -> None:
         """Fill the queue until the program ends."""

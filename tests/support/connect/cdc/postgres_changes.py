@@ -21,6 +21,7 @@ def configuration(url: str, **others: str) -> dict[str, str]:
         "name": "changes",
         "connector.class": CLASS,
         "topic.prefix": PREFIX,
+        "plugin.name": "pgoutput",
         "database.hostname": parts.hostname or "",
         "database.port": str(parts.port),
         "database.user": parts.username or "",

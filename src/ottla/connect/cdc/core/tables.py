@@ -130,8 +130,8 @@ class TableShape:
     def _unavailable(self, slot: _Slot) -> Any:
         if slot.unavailable is ABSENT:
             raise ConversionError(
-                f"{self.id}.{slot.name} was not changed and not sent (TOAST), and its type has no "
-                f"placeholder: ALTER TABLE {self.id} REPLICA IDENTITY FULL, or leave the column out (column.exclude.list)"
+                f"{self.id}.{slot.name} was not changed and is not sent, and its type has no placeholder: "
+                f"set REPLICA IDENTITY FULL on {self.id}, or leave the column out (column.exclude.list)"
             )
         return slot.unavailable
 

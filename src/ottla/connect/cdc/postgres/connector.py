@@ -1,9 +1,9 @@
 """Debezium's PostgresConnector: a database's changes as records, in the order of commits.
 
 One source partition, the database. The order that must not change: the publication, the slot (from then on
-the server keeps its log), the copies of the tables, the stream. What is confirmed to the slot is what Kafka has
-committed, together with the offset behind it; the server's log before that is given up. While nothing comes for
-the captured tables, the server's keepalives move the slot.
+the server keeps its log), the copies of the tables, the stream. What is confirmed to the slot is what Kafka
+has committed, together with the offset behind it; the server's log before that is given up. While nothing
+comes for the captured tables, the server's keepalives move the slot.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class PostgresConnector:
             return found.confirmed, False
         if position is not None and not self._can_copy_again():
             raise SetupError(
-                f"the slot {self._slot} is gone, and with it the changes from {lsn_text(position.commit)} on: "
+                f"the slot {self._slot} is gone, and so are the changes from {lsn_text(position.commit)} on: "
                 "set snapshot.mode to when_needed to copy the tables again, or reset the connector's offsets"
             )
         with closing(self._replication()) as replication:

@@ -38,13 +38,13 @@ def _quoted_elements(text: str, delimiter: str) -> list[str | None]:
             if depth > MAX_DIMENSIONS:
                 raise DataError(f"an array of more than {MAX_DIMENSIONS} dimensions")
             at += 1
+        elif depth == 0:
+            raise DataError("an array does not begin with a brace")
         elif character == "}":
             depth -= 1
             at += 1
             if depth == 0:
                 break
-        elif depth == 0:
-            raise DataError("an array does not begin with a brace")
         elif character == delimiter:
             at += 1
         elif character == '"':
@@ -62,7 +62,7 @@ def _quoted_elements(text: str, delimiter: str) -> list[str | None]:
             parts.append(text[start:at])
             value = "".join(parts)
             found.append(None if value == "NULL" else value)
-    if depth != 0 or at != end:
+    if depth != 0 or at != end or not end:
         raise DataError("an array's braces don't match")
     return found
 
@@ -146,9 +146,8 @@ def interval_of(text: str) -> Interval:
             word = words[at]
             if ":" in word:
                 sign = -1 if word[0] == "-" else 1
-                first, second, *third = word.lstrip("+-").split(":")
-                hours, minutes = sign * int(first), sign * int(second)
-                seconds = sign * float(third[0]) if third else 0.0
+                first, second, third = word.lstrip("+-").split(":")
+                hours, minutes, seconds = sign * int(first), sign * int(second), sign * float(third)
                 at += 1
             else:
                 parts[_UNITS[words[at + 1]]] = int(word)

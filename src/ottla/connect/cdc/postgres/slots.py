@@ -79,7 +79,7 @@ def require_wal(name: str, slot: Slot, needed: int) -> None:
     """Raises SetupError where the server has thrown away what a reader at this place needs."""
     if slot.is_lost:
         raise SetupError(
-            f"the slot {name} is lost: it lagged by more than max_slot_wal_keep_size. Changes are missing from "
+            f"the slot {name} is lost: it lagged by more than max_slot_wal_keep_size. Changes are gone from "
             f"{lsn_text(needed)} on: set snapshot.mode to when_needed to copy the tables again"
         )
     if slot.confirmed > needed:

@@ -3,8 +3,8 @@
 A temporary slot exports a snapshot and says from which place on transactions are not in it (its consistent
 point). The connector's own slot is there before, so the stream goes on at that point, without gap or overlap.
 The snapshot is lost with the process: a later run copies the tables that are not finished from a snapshot of
-its own, and notes for each table from where its changes count (`position.copied`). A table that was being copied
-starts again: its rows come twice, as reads.
+its own, and notes for each table from where its changes count (`position.copied`). A table that was being
+copied starts again: its rows come twice, as reads.
 """
 
 from __future__ import annotations

@@ -161,16 +161,19 @@ class Translator:
         self._transaction = None
         if transaction.done < 0:
             return ()
-        records = self._held
-        self._held = []
+        complete: list[SourceRecord] = []
+        last, self._held = self._held, []
         if self._options.transactions:
+            if last:
+                complete += self._placed(last, self._told, self._position)
+                self._told = self._position
             id = f"{transaction.begin.xid}:{lsn}"
             end = transaction.counts.end(id, commit.commit_us // 1000)
-            records.append(self._transaction_record(id, end))
-        before = self._told
+            last = [self._transaction_record(id, end)]
         self._position = self._position.past(commit.end_lsn)
+        complete += self._placed(last, self._told, self._position)
         self._told = self._position
-        return self._placed(records, before, self._position)
+        return complete
 
     def _current(self) -> _Transaction:
         if self._transaction is None:
