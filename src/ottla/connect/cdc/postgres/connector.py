@@ -191,27 +191,27 @@ class PostgresConnector:
         """The rows of the tables that are not copied yet; the place where the stream goes on."""
         with closing(self._replication()) as replication:
             lsn = open_snapshot(connection, replication)
-            try:
-                if position is None or position.snapshot is not SnapshotState.COPYING:
-                    position = Position(lsn, snapshot=SnapshotState.COPYING)
-                left = [each for each in tables if each.id not in position.copied]
-                _log.info("%d tables are copied as of %s", len(left), lsn_text(lsn))
-                for batch in copy_tables(
-                    connection,
-                    self._events,
-                    partition,
-                    self._to_copy(connection, read_types(connection), left),
-                    position,
-                    lsn,
-                    self._settings[own.MAX_BATCH_SIZE],
-                ):
-                    self._yielded = batch[-1].source_offset
-                    yield batch
-                copied = {**position.copied, **{each.id: lsn for each in left}}
-                return replace(position, copied=copied, snapshot=SnapshotState.DONE)
-            finally:
-                if not connection.closed:
-                    connection.rollback()
+        try:
+            if position is None or position.snapshot is not SnapshotState.COPYING:
+                position = Position(lsn, snapshot=SnapshotState.COPYING)
+            left = [each for each in tables if each.id not in position.copied]
+            _log.info("%d tables are copied as of %s", len(left), lsn_text(lsn))
+            for batch in copy_tables(
+                connection,
+                self._events,
+                partition,
+                self._to_copy(connection, read_types(connection), left),
+                position,
+                lsn,
+                self._settings[own.MAX_BATCH_SIZE],
+            ):
+                self._yielded = batch[-1].source_offset
+                yield batch
+            copied = {**position.copied, **{each.id: lsn for each in left}}
+            return replace(position, copied=copied, snapshot=SnapshotState.DONE)
+        finally:
+            if not connection.closed:
+                connection.rollback()
 
     def _to_copy(
         self, connection: Connection, registry: TypeRegistry, tables: Sequence[TableName]

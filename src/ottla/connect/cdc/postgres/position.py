@@ -76,11 +76,12 @@ class Position:
 
     def after(self, changes: int) -> Position:
         """The place behind so many changes of the transaction."""
-        return replace(self, changes=changes)
+        # Once a change: `replace` takes five times as long.
+        return Position(self.commit, changes, self.previous, self.snapshot, self.copied)
 
     def past(self, end: int) -> Position:
         """The place behind the whole transaction."""
-        return replace(self, commit=end, changes=0, previous=end)
+        return Position(end, 0, end, self.snapshot, self.copied)
 
 
 def position_of(offset: SourceOffset) -> Position:

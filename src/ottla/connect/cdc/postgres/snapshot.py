@@ -42,7 +42,7 @@ class CopiedTable:
 def open_snapshot(connection: Connection, replication: ReplicationConnection) -> int:
     """Begin a transaction of `connection` that sees what is committed before the place that is returned.
 
-    Raises ReplicationError, psycopg.Error.
+    The replication connection, and its temporary slot, are no more needed then. Raises ReplicationError, psycopg.Error.
     """
     slot = replication.create_slot(f"{_SLOT_PREFIX}{secrets.token_hex(8)}", temporary=True, export=True)
     if slot.snapshot is None:
@@ -66,8 +66,9 @@ def copy_tables(
     position: of the stream's beginning, with the tables that are done; lsn: what this snapshot holds. Raises
     psycopg.Error, ConversionError.
     """
+    # The transaction has no number of its own: one would hold up everybody who makes a slot.
     row = connection.execute(
-        "SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL ELSE pg_catalog.txid_current() END"
+        "SELECT pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot())"
     ).fetchone()
     now_ns = time.time_ns()
     moment = Moment(lsn, now_ns // 1000, None if row is None else row[0])
