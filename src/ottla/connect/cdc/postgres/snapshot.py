@@ -42,7 +42,8 @@ class CopiedTable:
 def open_snapshot(connection: Connection, replication: ReplicationConnection) -> int:
     """Begin a transaction of `connection` that sees what is committed before the place that is returned.
 
-    The replication connection, and its temporary slot, are no more needed then. Raises ReplicationError, psycopg.Error.
+    The replication connection, and its temporary slot, are no more needed then. Raises ReplicationError,
+    psycopg.Error.
     """
     slot = replication.create_slot(f"{_SLOT_PREFIX}{secrets.token_hex(8)}", temporary=True, export=True)
     if slot.snapshot is None:
