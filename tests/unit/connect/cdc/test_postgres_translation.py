@@ -215,6 +215,15 @@ def test_an_unchanged_value_without_a_placeholder_ends_the_task() -> None:
         shape.row(("1", NOT_SENT))
 
 
+def test_old_values_without_the_key_are_no_other_key() -> None:
+    """The replica identity is another index than the key: its old values hold the key as NULL."""
+    changed = [Begin(100, 0, 1), Update(1, ("1", "y"), (None, "x"), True), Commit(100, 150, 0)]
+    (found,) = run(translator(), changed)
+    assert (found.record.key.values["id"], found.record.value.values["op"]) == (1, "u")
+    with pytest.raises(ConversionError, match="replica identity"):
+        run(translator(), [Begin(100, 0, 1), Delete(1, (None, "x"), True)])
+
+
 def test_messages_out_of_order_are_refused() -> None:
     with pytest.raises(StreamError, match="outside"):
         translator().take(Insert(1, ("1", "x")), 1, 1)

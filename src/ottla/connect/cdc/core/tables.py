@@ -87,6 +87,10 @@ class TableShape:
             return None
         return Struct(self.key_schema, self._values(self.key_slots, cells))
 
+    def tells_key(self, cells: Sequence[Cell]) -> bool:
+        """Whether old values hold the key: of a table with another replica identity they may not."""
+        return all(cells[slot.index] is not None or slot.schema.optional for slot in self.key_slots)
+
     def event(
         self,
         operation: Operation,

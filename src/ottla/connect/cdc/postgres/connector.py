@@ -80,6 +80,7 @@ class PostgresConnector:
         self._copied_in_this_run = False
         self._stream: ReplicationConnection | None = None
         self._yielded: SourceOffset | None = None
+        self._has_read = False
 
     def partitions(self) -> Sequence[SourcePartition]:
         return ({SERVER: self._events.names.prefix},)
@@ -87,6 +88,7 @@ class PostgresConnector:
     def read(
         self, partition: SourcePartition, offset: SourceOffset | None
     ) -> Iterator[Sequence[SourceRecord]]:
+        self._has_read = True
         with _errors(), closing(self._connect()) as connection:
             check_server(connection)
             tables = self._captured(connection)
@@ -123,7 +125,7 @@ class PostgresConnector:
 
     def close(self) -> None:
         self._close_stream()
-        if self._settings[own.SLOT_DROP_ON_STOP]:
+        if self._has_read and self._settings[own.SLOT_DROP_ON_STOP]:
             self._drop_slot()
 
     # -- before the stream ---------------------------------------------------------------------------

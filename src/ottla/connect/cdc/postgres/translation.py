@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from ottla.connect.cdc.core.column_form import NOT_SENT, Cell
+from ottla.connect.cdc.core.column_form import NOT_SENT, ConversionError
 from ottla.connect.cdc.core.envelope import Operation
 from ottla.connect.cdc.core.names import Names
 from ottla.connect.cdc.core.tables import TableShape
@@ -288,34 +288,39 @@ class _Changes:
     def records(self, old: Row | None, new: Row | None, operation: Operation) -> list[Record]:
         """The change's records: one, with a tombstone after a delete; three where the key changed."""
         shape = self._shape
-        before_cells: Sequence[Cell] | None = old
-        if old is not None and new is not None and NOT_SENT in new:
-            new = tuple(
-                known if cell is NOT_SENT and isinstance(known, str) else cell
-                for cell, known in zip(new, old, strict=True)
-            )
-        before = None if before_cells is None else shape.row(before_cells)
-        after = None if new is None else shape.row(new)
+        before = None if old is None else shape.row(old)
         if new is None:
-            assert before_cells is not None
-            return self._delete(shape.key(before_cells), before, ())
-        key = shape.key(new)
-        old_key = None if before_cells is None else shape.key(before_cells)
+            assert old is not None
+            return self._delete(self._key_of_deleted(old), before, ())
+        new = _completed(new, old)
+        after, key, old_key = shape.row(new), shape.key(new), self._old_key(old)
         if old_key is None or key is None or old_key == key:
             return [self._record(key, operation, before, after)]
         deleted = self._delete(old_key, before, (Header(NEW_KEY, key, shape.key_schema),))
-        created = self._record(
-            key, Operation.CREATE, None, after, (Header(OLD_KEY, old_key, shape.key_schema),)
-        )
-        return [*deleted, created]
+        headers = (Header(OLD_KEY, old_key, shape.key_schema),)
+        return [*deleted, self._record(key, Operation.CREATE, None, after, headers)]
 
     def count(self, old: Row | None, new: Row | None) -> None:
         """Count the change's events where they were produced before."""
         if not self._told:
             return
-        changed = old is not None and new is not None and self._shape.key(old) != self._shape.key(new)
-        for _ in range(2 if changed else 1):
+        self._block()
+        old_key = None if new is None else self._old_key(old)
+        if new is not None and old_key is not None and old_key != self._shape.key(_completed(new, old)):
             self._block()
+
+    def _old_key(self, old: Row | None) -> Struct | None:
+        """The key before an update, where the old values hold it: else it is the same."""
+        return self._shape.key(old) if old is not None and self._shape.tells_key(old) else None
+
+    def _key_of_deleted(self, old: Row) -> Struct | None:
+        shape = self._shape
+        if not shape.tells_key(old):
+            raise ConversionError(
+                f"a row of {shape.id} was deleted, and its replica identity does not hold the records' key: "
+                f"set REPLICA IDENTITY FULL on {shape.id}, or message.key.columns to its columns"
+            )
+        return shape.key(old)
 
     def truncate(self) -> Record:
         """The record of an emptied table."""
@@ -353,3 +358,13 @@ class _Changes:
             return None
         id = f"{self._transaction.begin.xid}:{self._moment.lsn}"
         return self._transaction.counts.event(id, self._shape.id)
+
+
+def _completed(new: Row, old: Row | None) -> Row:
+    """A new row in which what was not sent, as it did not change, is the old value where that is told."""
+    if old is None or NOT_SENT not in new:
+        return new
+    return tuple(
+        known if cell is NOT_SENT and isinstance(known, str) else cell
+        for cell, known in zip(new, old, strict=True)
+    )
