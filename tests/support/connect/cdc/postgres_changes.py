@@ -47,6 +47,13 @@ class Reading:
             self.offset = batch[-1].source_offset
         return batch
 
+    def some(self, timeout_s: float = 20.0) -> Sequence[SourceRecord]:
+        """The next batch that has records."""
+        deadline = time.monotonic() + timeout_s
+        while not (batch := self.turn()):
+            assert time.monotonic() < deadline, "no record comes"
+        return batch
+
     def take(self, count: int, timeout_s: float = 20.0) -> list[SourceRecord]:
         """Exactly so many records."""
         found: list[SourceRecord] = []
