@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import datetime
 import enum
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from ottla.connect.cdc.core import semantic_types as semantic
 from ottla.connect.cdc.core.column_form import ColumnForm, ConversionError
 from ottla.connect.data.building import DATE_SCHEMA, TIME_SCHEMA, TIMESTAMP_SCHEMA
-from ottla.connect.data.schema import Moment, Schema, Type
+from ottla.connect.data.schema import Moment
 
 DAY_US: Final = 86_400_000_000
 _EPOCH_ORDINAL: Final = datetime.date(1970, 1, 1).toordinal()
@@ -197,16 +196,6 @@ def zoned_time_form() -> ColumnForm:
         return f"{time_text((time_us(text[:at]) - offset_us(text[at:])) % DAY_US)}Z"
 
     return ColumnForm(semantic.ZONED_TIME, convert, "00:00:00Z")
-
-
-def element_number(schema: Schema) -> Callable[[int], Any]:
-    """What makes a value of a temporal schema of a number."""
-    return Moment if schema.name in (DATE_SCHEMA.name, TIMESTAMP_SCHEMA.name) else int
-
-
-def is_number(schema: Schema) -> bool:
-    """Whether a schema's values are whole numbers."""
-    return schema.type in (Type.INT16, Type.INT32, Type.INT64)
 
 
 def _days(text: str) -> int:

@@ -52,7 +52,8 @@ from ottla.connect.cdc.postgres.types import (
 )
 from ottla.connect.data.building import OPTIONAL, REQUIRED, as_optional
 from ottla.connect.data.java_text import float32
-from ottla.connect.data.schema import DECIMAL, DataError, Schema, Struct, Type
+from ottla.connect.data.logical import moment_of_number
+from ottla.connect.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, DataError, Schema, Struct, Type
 
 DEFAULT_PLACEHOLDER: Final = "__debezium_unavailable_value"
 _EWKB_SRID: Final = 0x2000_0000
@@ -126,7 +127,9 @@ def column_form(registry: TypeRegistry, oid: int, modifier: int, options: FormOp
     if found is None:
         return _unknown(options)
     form = _form(registry, found, modifier, options)
-    return _unknown(options) if form is None else _with_placeholder(form, options)
+    if form is None and found.name not in _UNKNOWN_ARRAYS:
+        form = _unknown(options)
+    return None if form is None else _with_placeholder(form, options)
 
 
 def _form(registry: TypeRegistry, of: PostgresType, modifier: int, options: FormOptions) -> ColumnForm | None:
@@ -280,12 +283,14 @@ def _array(
 ) -> ColumnForm | None:
     """The form of an array; of several dimensions, the elements stand in one row."""
     element = registry.find(of.element)
-    if of.name in _UNKNOWN_ARRAYS or element is None or element.kind is TypeKind.DOMAIN:
+    if of.name in _UNKNOWN_ARRAYS or element is None:
         return None
-    form = _form(registry, element, modifier, options)
+    is_domain = element.kind is TypeKind.DOMAIN
+    known = None if is_domain else _form(registry, element, modifier, options)
+    form = known or _unknown(options)
     if form is None:
         return None
-    is_required = element.kind is TypeKind.ENUM or of.name in _REQUIRED_ELEMENTS
+    is_required = known is None or element.kind is TypeKind.ENUM or of.name in _REQUIRED_ELEMENTS
     element_schema = form.schema if is_required else as_optional(form.schema)
     schema = Schema(Type.ARRAY, values=element_schema)
     convert_one, delimiter = bound_to(element_schema, form.convert), element.delimiter
@@ -338,6 +343,8 @@ def _element_placeholder(element: Schema, text: str, data: bytes) -> Any:
             return [decimal_of(element, each) for each in data]
         case Type.BYTES:
             return [data]
+        case Type.INT16 | Type.INT32 | Type.INT64 if element.name in (DATE, TIME, TIMESTAMP):
+            return [moment_of_number(element, each) for each in data]
         case Type.INT16 | Type.INT32 | Type.INT64:
             return list(data)
         case Type.FLOAT32 | Type.FLOAT64:
