@@ -118,6 +118,11 @@ CHANGES: tuple[tuple[str, ...], ...] = (
     ("INSERT INTO types.later VALUES (1, '{x,y}')",),
     ('INSERT INTO "Odd ""Schema"."1 ta.ble" VALUES (1, \'x\')',),
     ("TRUNCATE types.growing, types.later",),
+    (
+        "SELECT pg_logical_emit_message(true, 'prefix', 'in a transaction')",
+        "INSERT INTO types.hidden VALUES (2)",
+    ),
+    ("SELECT pg_logical_emit_message(false, 'prefix', 'outside')",),
     ("INSERT INTO types.empty VALUES (1)",),
 )
 """Transactions, each of some statements, in the order of commits."""

@@ -198,6 +198,30 @@ def test_heartbeats_carry_the_place_and_run_a_statement(url: str, connection: Co
     assert row is not None and row[0] >= 1
 
 
+def test_logical_messages_come_once_each_in_their_place(url: str, connection: Connection) -> None:
+    make_table(connection, "t", "a")
+    with closing(Reading(config(url, message_prefix_exclude_list="hidden.*"))) as reading:
+        reading.take(1)
+        offset = reading.offset
+    with connection.transaction():
+        connection.execute("SELECT pg_logical_emit_message(true, 'p', 'first')")
+        connection.execute("SELECT pg_logical_emit_message(true, 'hidden one', 'x')")
+        connection.execute("INSERT INTO t (v) VALUES ('b')")
+    connection.execute("SELECT pg_logical_emit_message(false, 'p', 'second')")
+    connection.execute("SELECT pg_logical_emit_message(true, 'p', 'third')")
+    found: list[Any] = []
+    while len(found) < 4:
+        with closing(Reading(config(url, message_prefix_exclude_list="hidden.*"), offset)) as reading:
+            first = reading.some()[0]
+        found.append(first.record)
+        offset = first.source_offset
+    assert [each.topic for each in found] == ["srv.message", "srv.public.t", "srv.message", "srv.message"]
+    contents = [
+        each.value.values["message"].values["content"] for each in found if each.topic == "srv.message"
+    ]
+    assert contents == [b"first", b"second", b"third"]
+
+
 def test_a_lost_slot_is_told_or_the_tables_are_copied_again(url: str, connection: Connection) -> None:
     make_table(connection, "t", "a")
     with closing(Reading(config(url))) as reading:

@@ -187,21 +187,26 @@ def _bits(length: int) -> ColumnForm:
     return ColumnForm(REQUIRED[Type.BOOLEAN], lambda text: "1" in text, False)
 
 
-def _binary(options: FormOptions, bytes_of: Callable[[str], bytes]) -> ColumnForm:
-    """Bytes in the form of binary.handling.mode."""
-    placeholder = options.placeholder
-    match options.binaries:
+def binary_value(mode: BinaryMode) -> tuple[Schema, Callable[[bytes], Any]]:
+    """How bytes stand in records: a schema, and what makes its values."""
+    match mode:
         case BinaryMode.BYTES:
-            return ColumnForm(REQUIRED[Type.BYTES], bytes_of, b"", placeholder.encode())
+            return REQUIRED[Type.BYTES], bytes
         case BinaryMode.BASE64:
             encode: Callable[[bytes], bytes] = base64.b64encode
         case BinaryMode.BASE64_URL_SAFE:
             encode = base64.urlsafe_b64encode
         case BinaryMode.HEX:
             encode = binascii.hexlify
-    return ColumnForm(
-        REQUIRED[Type.STRING], lambda text: encode(bytes_of(text)).decode("ascii"), "", placeholder
-    )
+    return REQUIRED[Type.STRING], lambda data: encode(data).decode("ascii")
+
+
+def _binary(options: FormOptions, bytes_of: Callable[[str], bytes]) -> ColumnForm:
+    """Bytes in the form of binary.handling.mode."""
+    schema, convert = binary_value(options.binaries)
+    if schema.type is Type.BYTES:
+        return ColumnForm(schema, bytes_of, b"", options.placeholder.encode())
+    return ColumnForm(schema, lambda text: convert(bytes_of(text)), "", options.placeholder)
 
 
 def _bytes_of(text: str) -> bytes:

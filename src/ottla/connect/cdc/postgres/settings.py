@@ -9,7 +9,19 @@ from typing import Final
 
 from psycopg.conninfo import make_conninfo
 
-from ottla.config.setting import HIGH, LOW, Table, boolean, by_name, choice, integer, long, password, string
+from ottla.config.setting import (
+    HIGH,
+    LOW,
+    Setting,
+    Table,
+    boolean,
+    by_name,
+    choice,
+    integer,
+    long,
+    password,
+    string,
+)
 from ottla.config.settings import Settings
 from ottla.config.unsupported import harmless, merged, refusing
 from ottla.config.validators import Rule, at_least, between, not_empty
@@ -26,7 +38,9 @@ from ottla.connect.cdc.postgres.column_forms import (
     FormOptions,
     HstoreMode,
     IntervalMode,
+    binary_value,
 )
+from ottla.connect.cdc.postgres.logical_messages import LogicalMessages, logical_messages
 from ottla.connect.cdc.postgres.shapes import Shaping
 from ottla.connect.cdc.postgres.slots import Autocreate
 from ottla.connect.cdc.postgres.source_block import CONNECTOR
@@ -149,6 +163,10 @@ COLUMN_EXCLUDE: Final = string.optional("column.exclude.list", "Columns that rec
 KEY_COLUMNS: Final = string.optional(
     "message.key.columns", "Keys in place of primary ones: schema.table:column,column;…"
 )
+PREFIX_INCLUDE: Final = string.optional(
+    "message.prefix.include.list", "Prefixes of logical messages that are captured: expressions."
+)
+PREFIX_EXCLUDE: Final = string.optional("message.prefix.exclude.list", "Prefixes that are not.")
 DECIMALS: Final = choice(DecimalMode)(
     "decimal.handling.mode", DecimalMode.PRECISE, "How numeric and money stand in records."
 )
@@ -289,17 +307,20 @@ def capture_filter(settings: Settings) -> CaptureFilter:
         (TABLE_INCLUDE, TABLE_EXCLUDE),
         (COLUMN_INCLUDE, COLUMN_EXCLUDE),
     )
-    filters = []
-    for include, exclude in pairs:
-        given = ((include.name, settings[include]), (exclude.name, settings[exclude]))
-        problem = one_at_most(given)
-        if problem is not None:
-            raise settings.refusal(exclude.name, problem)
-        try:
-            filters.append(NameFilter.of(settings[include], settings[exclude]))
-        except ValueError as wrong:
-            raise settings.refusal(include.name if settings[include] else exclude.name, str(wrong)) from None
+    filters = [_name_filter(settings, include, exclude) for include, exclude in pairs]
     return CaptureFilter(*filters, never=SYSTEM_SCHEMAS)
+
+
+def _name_filter(
+    settings: Settings, include: Setting[str | None], exclude: Setting[str | None]
+) -> NameFilter:
+    problem = one_at_most(((include.name, settings[include]), (exclude.name, settings[exclude])))
+    if problem is not None:
+        raise settings.refusal(exclude.name, problem)
+    try:
+        return NameFilter.of(settings[include], settings[exclude])
+    except ValueError as wrong:
+        raise settings.refusal(include.name if settings[include] else exclude.name, str(wrong)) from None
 
 
 def shaping(settings: Settings) -> Shaping:
@@ -340,8 +361,15 @@ def event_options(settings: Settings) -> EventOptions:
         settings[TOMBSTONES],
         _operations(each.strip() for each in settings[SKIPPED].split(",")),
         settings[TRANSACTIONS],
+        _messages(settings),
         _context(settings) if settings[EXTENDED_HEADERS] else (),
     )
+
+
+def _messages(settings: Settings) -> LogicalMessages:
+    schema, convert = binary_value(settings[BINARIES])
+    prefixes = _name_filter(settings, PREFIX_INCLUDE, PREFIX_EXCLUDE)
+    return logical_messages(require(settings, TOPIC_PREFIX), schema, convert, prefixes)
 
 
 def _context(settings: Settings) -> tuple[Header, ...]:

@@ -22,6 +22,7 @@ from ottla.connect.cdc.core.transactions import (
     transaction_begin,
     transaction_key,
 )
+from ottla.connect.cdc.postgres.logical_messages import COUNTED_AS, LogicalMessages
 from ottla.connect.cdc.postgres.pgoutput import (
     Begin,
     Commit,
@@ -59,6 +60,7 @@ class EventOptions:
     tombstones: bool = True
     skipped: frozenset[Operation] = frozenset({Operation.TRUNCATE})
     transactions: bool = False
+    messages: LogicalMessages | None = None
     context: tuple[Header, ...] = ()
     """Headers of every change."""
 
@@ -127,7 +129,7 @@ class Translator:
                 if self._transaction is not None:
                     self._transaction.origin = message
             case LogicalMessage():
-                return self._message(message)
+                return self._message(message, lsn, now_ns)
             case TypeName():
                 pass
         return ()
@@ -257,11 +259,41 @@ class Translator:
             records.append(changes.truncate())
         return self._hold(transaction, records) if wanted and records else ()
 
-    def _message(self, message: LogicalMessage) -> Sequence[SourceRecord]:
-        """A logical message moves the place; it is no record."""
+    def _message(self, message: LogicalMessage, lsn: int, now_ns: int) -> Sequence[SourceRecord]:
+        """A logical message; one outside of transactions is a place of its own, where it was written."""
         if message.is_transactional:
-            self._count(self._current())
-        return ()
+            transaction = self._current()
+            wanted = self._count(transaction)
+            if not self._takes(message):
+                return ()
+            moment = self._moment(transaction, lsn)
+            block = None
+            if self._options.transactions:
+                block = transaction.counts.event(f"{transaction.begin.xid}:{lsn}", COUNTED_AS)
+            if not wanted:
+                return ()
+            return self._hold(transaction, [self._message_record(message, moment, now_ns, block)])
+        if not self.is_between or message.lsn < self._position.commit or not self._takes(message):
+            return ()
+        moment = Moment(lsn, now_ns // 1000, None, self._position.previous)
+        before = self._told
+        self._position = self._told = self._position.at_transaction(message.lsn)
+        record = self._message_record(message, moment, now_ns, None)
+        return self._placed([record], before, self._position)
+
+    def _takes(self, message: LogicalMessage) -> bool:
+        messages = self._options.messages
+        skips = Operation.MESSAGE in self._options.skipped
+        return messages is not None and not skips and messages.prefixes.takes(message.prefix)
+
+    def _message_record(
+        self, message: LogicalMessage, moment: Moment, now_ns: int, block: Struct | None
+    ) -> Record:
+        messages = self._options.messages
+        assert messages is not None
+        prefix, database = self._options.names.prefix, self._options.database
+        source = source_block(prefix, database, "", "", moment)
+        return messages.record(message, source, now_ns // 1_000_000, block)
 
 
 class _Changes:
