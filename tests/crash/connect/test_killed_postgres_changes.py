@@ -192,7 +192,6 @@ def check_chain(where: str, found: list[tuple[int, dict[str, Any] | None]]) -> N
     last: dict[int, int | None] = defaultdict(lambda: None)
     streamed: set[int] = set()
     tombstones = 0
-    is_streaming = False
     for id, event in found:
         if event is None:
             tombstones += 1
@@ -201,10 +200,9 @@ def check_chain(where: str, found: list[tuple[int, dict[str, Any] | None]]) -> N
         before = None if event["before"] is None else event["before"]["change"]
         after = None if event["after"] is None else event["after"]["change"]
         if event["op"] == "r":
-            # A copy that was cut short starts again, from a later state, before any change comes.
-            assert not is_streaming, f"{where}: row {id} is copied after changes were streamed"
+            # A copy that was cut short starts again, when what was copied is brought to its state.
+            assert last[id] in (None, after), f"{where}: row {id} is copied as {after} after {last[id]}"
         else:
-            is_streaming = True
             assert before == last[id], f"{where}: {event} does not go on from {last[id]}"
             if after is not None:
                 assert after not in streamed, f"{where}: change {after} comes twice"

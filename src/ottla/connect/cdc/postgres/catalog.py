@@ -84,12 +84,22 @@ class CatalogTable:
 def read_types(connection: Connection) -> TypeRegistry:
     """All types but those of tables' rows."""
     rows = connection.execute(_TYPES).fetchall()
-    return TypeRegistry(
-        {
-            row[0]: PostgresType(row[0], row[1], row[2], TypeKind(row[3]), *row[4:9], tuple(row[9] or ()))
-            for row in rows
-        }
+    found = (
+        PostgresType(
+            oid,
+            name,
+            namespace,
+            TypeKind(kind),
+            is_array,
+            element,
+            base,
+            modifier,
+            delimiter,
+            tuple(labels or ()),
+        )
+        for oid, name, namespace, kind, is_array, element, base, modifier, delimiter, labels in rows
     )
+    return TypeRegistry({each.oid: each for each in found})
 
 
 def read_tables(connection: Connection, via_root: bool) -> list[TableName]:

@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from typing import ClassVar, Final
 
 import psycopg
@@ -31,7 +30,7 @@ from ottla.connect.cdc.postgres.catalog import (
     read_tables,
     read_types,
 )
-from ottla.connect.cdc.postgres.pgoutput import Relation, decode
+from ottla.connect.cdc.postgres.pgoutput import Begin, LogicalMessage, Message, Relation, decode
 from ottla.connect.cdc.postgres.position import Position, SnapshotState, lsn_text, position_of
 from ottla.connect.cdc.postgres.replication import (
     NOTHING,
@@ -57,6 +56,8 @@ from ottla.connect.plugins.api import RetriableError
 from ottla.connect.plugins.required import require
 
 SERVER: Final = "server"
+ASK_SECONDS: Final = 0.05
+"""How often the server is asked where it is, while the stream has a place to reach."""
 MAX_MESSAGES_A_TURN: Final = 20_000
 """Messages that are read in one turn, also where none of them gives a record."""
 _NO_DATA: Final = frozenset({SnapshotMode.NEVER, SnapshotMode.NO_DATA})
@@ -119,7 +120,7 @@ class PostgresConnector:
         if offset == self._yielded:
             self._yielded = None
         position = position_of(offset)
-        if self._stream is not None and position.snapshot is SnapshotState.DONE:
+        if self._stream is not None:
             self._stream.confirm(position.commit)
             self._stream.tell_status(self._settings[own.STATUS_INTERVAL_MS] / 1000)
 
@@ -194,8 +195,11 @@ class PostgresConnector:
         with closing(self._replication()) as replication:
             lsn = open_snapshot(connection, replication)
         try:
-            if position is None or position.snapshot is not SnapshotState.COPYING:
-                position = Position(lsn, snapshot=SnapshotState.COPYING)
+            if position is None:
+                position = Position(lsn)
+            else:
+                with closing(self._connect()) as other:
+                    position = yield from self._follow(other, partition, position, lsn)
             left = [each for each in tables if each.id not in position.copied]
             _log.info("%d tables are copied as of %s", len(left), lsn_text(lsn))
             for batch in copy_tables(
@@ -203,14 +207,13 @@ class PostgresConnector:
                 self._events,
                 partition,
                 self._to_copy(connection, read_types(connection), left),
-                position,
+                position.at(lsn),
                 lsn,
                 self._settings[own.MAX_BATCH_SIZE],
             ):
                 self._yielded = batch[-1].source_offset
                 yield batch
-            copied = {**position.copied, **{each.id: lsn for each in left}}
-            return replace(position, copied=copied, snapshot=SnapshotState.DONE)
+            return position.at(lsn).done()
         finally:
             if not connection.closed:
                 connection.rollback()
@@ -231,9 +234,14 @@ class PostgresConnector:
     # -- the stream ----------------------------------------------------------------------------------
 
     def _follow(
-        self, connection: Connection, partition: SourcePartition, position: Position
-    ) -> Iterator[Sequence[SourceRecord]]:
-        describe = _Describer(self, connection)
+        self,
+        connection: Connection,
+        partition: SourcePartition,
+        position: Position,
+        until: int | None = None,
+    ) -> Generator[Sequence[SourceRecord], None, Position]:
+        """The changes from a place on, up to another one; None: without end. Returns the place."""
+        describe = _Describer(self, connection, position)
         translator = Translator(self._events, partition, position, describe.shape)
         stream = self._replication()
         self._stream = stream
@@ -241,8 +249,9 @@ class PostgresConnector:
         interval_seconds = self._settings[own.STATUS_INTERVAL_MS] / 1000
         try:
             stream.start(self._slot, position.commit, self._settings[own.PUBLICATION_NAME])
-            while True:
-                batch = self._batch(stream, translator)
+            is_there = False
+            while not is_there:
+                batch, is_there = self._batch(stream, translator, until)
                 if heart.is_due():
                     heart.act(connection)
                     if translator.is_between:
@@ -250,12 +259,17 @@ class PostgresConnector:
                 if batch:
                     self._yielded = batch[-1].source_offset
                 stream.tell_status(interval_seconds)
+                if until is not None and not batch:
+                    stream.tell_status(ASK_SECONDS, asks=True)
                 yield batch
+            return translator.position
         finally:
             self._close_stream()
 
-    def _batch(self, stream: ReplicationConnection, translator: Translator) -> list[SourceRecord]:
-        """What has come: up to a batch of records."""
+    def _batch(
+        self, stream: ReplicationConnection, translator: Translator, until: int | None
+    ) -> tuple[list[SourceRecord], bool]:
+        """What has come: up to a batch of records, and whether the stream is where it has to go."""
         batch: list[SourceRecord] = []
         limit = self._settings[own.MAX_BATCH_SIZE]
         for _ in range(MAX_MESSAGES_A_TURN):
@@ -264,13 +278,18 @@ class PostgresConnector:
                 break
             if isinstance(found, Keepalive):
                 # All before this place was sent; what is not yet in Kafka is still to be confirmed.
-                if translator.is_between and not batch and self._yielded is None:
+                if translator.is_between and not batch and self._yielded is None and until is None:
                     stream.confirm(found.wal_end)
+                if until is not None and translator.is_between and found.wal_end >= until:
+                    return batch, True
                 continue
-            batch += translator.take(decode(found.payload), found.lsn, time.time_ns())
+            message = decode(found.payload)
+            if until is not None and _is_behind(message, until):
+                return batch, True
+            batch += translator.take(message, found.lsn, time.time_ns())
             if len(batch) >= limit:
                 break
-        return batch
+        return batch, False
 
     def _heartbeat(self, partition: SourcePartition, position: Position) -> SourceRecord:
         names = self._events.names
@@ -306,15 +325,34 @@ class PostgresConnector:
             _log.warning("the slot %s is not removed: %s", self._slot, problem)
 
 
-class _Describer:
-    """Asks the catalog for relations, and for types that are new since it last asked."""
+def _is_behind(message: Message, lsn: int) -> bool:
+    """Whether a message, and all that come after it, belong behind a place."""
+    match message:
+        case Begin():
+            return message.final_lsn >= lsn
+        case LogicalMessage(is_transactional=False):
+            return message.lsn > lsn
+    return False
 
-    def __init__(self, connector: PostgresConnector, connection: Connection) -> None:
+
+class _Describer:
+    """Asks the catalog for relations, and for types that are new since it last asked.
+
+    While tables are copied, those that are not begun yet have no changes of their own.
+    """
+
+    def __init__(self, connector: PostgresConnector, connection: Connection, position: Position) -> None:
+        self._begun: frozenset[str] | None = None
+        if position.snapshot is SnapshotState.COPYING:
+            copying = frozenset() if position.copying is None else frozenset({position.copying})
+            self._begun = position.copied | copying
         self._connector = connector
         self._connection = connection
         self._registry = read_types(connection)
 
     def shape(self, relation: Relation) -> TableShape | None:
+        if self._begun is not None and f"{relation.namespace}.{relation.name}" not in self._begun:
+            return None
         if any(self._registry.find(each.type_oid) is None for each in relation.columns):
             self._registry = read_types(self._connection)
         return self._connector.shape_of(self._registry, self._connection, relation)

@@ -5,17 +5,15 @@ transaction were produced: {"commit": 17, "changes": 3}. Without changes it lies
 transaction that was produced whole is the place of the end of its commit: every later one begins behind it.
 A row's own place in the log (LSN) says nothing, as transactions overlap there.
 
-While tables are copied the place has `snapshot`: the transactions before it are in the copies of the tables
-that `copied` names. A copy that a later run made holds more: each table has its own commit from which its
-changes count, until the stream is past them all.
+While tables are copied the place has `snapshot`: `copied` names the tables whose rows are all there as of the
+place, `copying` the one of which some are.
 """
 
 from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.connect.data.record import SourceOffset
@@ -25,6 +23,7 @@ CHANGES: Final = "changes"
 PREVIOUS: Final = "previous"
 SNAPSHOT: Final = "snapshot"
 COPIED: Final = "copied"
+TABLE: Final = "table"
 _DEBEZIUM_COMMIT: Final = "lsn_commit"
 MAX_LSN: Final = (1 << 64) - 1
 
@@ -48,8 +47,8 @@ class Position:
     changes: int = 0
     previous: int | None = None
     snapshot: SnapshotState = SnapshotState.DONE
-    copied: Mapping[str, int] = field(default_factory=dict)
-    """Tables whose copies hold transactions up to their own LSN, which is not below `commit`."""
+    copied: frozenset[str] = frozenset()
+    copying: str | None = None
 
     def offset(self) -> SourceOffset:
         """As a JSON object of plain values."""
@@ -60,28 +59,35 @@ class Position:
             found[PREVIOUS] = self.previous
         if self.snapshot is SnapshotState.COPYING:
             found[SNAPSHOT] = self.snapshot.value
-        if self.copied:
-            found[COPIED] = json.dumps(dict(self.copied), sort_keys=True, separators=(",", ":"))
+            found[COPIED] = json.dumps(sorted(self.copied), separators=(",", ":"))
+            if self.copying is not None:
+                found[TABLE] = self.copying
         return found
 
-    def holds(self, table: str, commit: int) -> bool:
-        """Whether a table's copy holds what the transaction of this commit did."""
-        copied = self.copied.get(table)
-        return copied is not None and commit < copied
-
-    def at_transaction(self, commit: int) -> Position:
-        """The place before a transaction. Copies that it is past need no more be told."""
-        left = {table: lsn for table, lsn in self.copied.items() if lsn > commit} if self.copied else {}
-        return replace(self, commit=commit, changes=0, copied=left)
+    def at(self, commit: int) -> Position:
+        """The place before a transaction."""
+        return Position(commit, 0, self.previous, self.snapshot, self.copied, self.copying)
 
     def after(self, changes: int) -> Position:
         """The place behind so many changes of the transaction."""
         # Once a change: `replace` takes five times as long.
-        return Position(self.commit, changes, self.previous, self.snapshot, self.copied)
+        return Position(self.commit, changes, self.previous, self.snapshot, self.copied, self.copying)
 
     def past(self, end: int) -> Position:
         """The place behind the whole transaction."""
-        return Position(end, 0, end, self.snapshot, self.copied)
+        return Position(end, 0, end, self.snapshot, self.copied, self.copying)
+
+    def begins(self, table: str) -> Position:
+        """The place while a table is copied."""
+        return Position(self.commit, 0, self.previous, SnapshotState.COPYING, self.copied, table)
+
+    def ends(self, table: str) -> Position:
+        """The place when a table is copied."""
+        return Position(self.commit, 0, self.previous, SnapshotState.COPYING, self.copied | {table})
+
+    def done(self) -> Position:
+        """The place when all tables are copied."""
+        return Position(self.commit, 0, self.previous)
 
 
 def position_of(offset: SourceOffset) -> Position:
@@ -94,13 +100,18 @@ def position_of(offset: SourceOffset) -> Position:
     changes = offset.get(CHANGES, 0)
     if type(changes) is not int or changes < 0:
         raise BadOffset(f"an offset's {CHANGES!r} must be a number of changes, not {changes!r}")
+    table = offset.get(TABLE)
     try:
         snapshot = SnapshotState(offset.get(SNAPSHOT, SnapshotState.DONE))
-        copied = json.loads(offset.get(COPIED, "{}"))
-        tables = {str(table): int(lsn) for table, lsn in copied.items()}
-    except (ValueError, TypeError, AttributeError):
+        copied = json.loads(offset.get(COPIED, "[]"))
+    except (ValueError, TypeError):
         raise BadOffset(f"an offset's {SNAPSHOT!r} or {COPIED!r} makes no sense: {dict(offset)}") from None
-    return Position(_lsn(offset, COMMIT), changes, previous, snapshot, tables)
+    if not isinstance(copied, list) or not isinstance(table, str | None):
+        raise BadOffset(f"an offset's {COPIED!r} is no list of tables: {dict(offset)}")
+    if snapshot is SnapshotState.DONE:
+        return Position(_lsn(offset, COMMIT), changes, previous)
+    tables = frozenset(map(str, copied))
+    return Position(_lsn(offset, COMMIT), changes, previous, snapshot, tables, table)
 
 
 def _lsn(offset: SourceOffset, name: str) -> int:

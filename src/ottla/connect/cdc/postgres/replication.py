@@ -152,15 +152,18 @@ class ReplicationConnection:
             self._confirmed = lsn
             self._wants_reply = True
 
-    def tell_status(self, interval_seconds: float) -> None:
-        """Tell the server what is confirmed, where something is new or the interval is over."""
+    def tell_status(self, interval_seconds: float, asks: bool = False) -> None:
+        """Tell the server what is confirmed, where something is new or the interval is over.
+
+        asks: for a keepalive in return.
+        """
         now = time.monotonic()
         if not self._wants_reply and now - self._status_sent_at < interval_seconds:
             return
         at_us = time.time_ns() // 1000 - POSTGRES_EPOCH_US
         # Written, flushed, applied: the second one is what the slot keeps.
         received = max(self._received, self._confirmed)
-        status = _STATUS.pack(b"r", received, self._confirmed, self._confirmed, at_us, 0)
+        status = _STATUS.pack(b"r", received, self._confirmed, self._confirmed, at_us, asks)
         if self._connection.put_copy_data(status) < 0:
             raise self._ended()
         # What does not go out now goes with the next: it is 34 bytes.

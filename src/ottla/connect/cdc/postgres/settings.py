@@ -302,13 +302,12 @@ def conninfo(settings: Settings) -> str:
 
 def capture_filter(settings: Settings) -> CaptureFilter:
     """What is captured. Raises ConfigError."""
-    pairs = (
-        (SCHEMA_INCLUDE, SCHEMA_EXCLUDE),
-        (TABLE_INCLUDE, TABLE_EXCLUDE),
-        (COLUMN_INCLUDE, COLUMN_EXCLUDE),
+    return CaptureFilter(
+        _name_filter(settings, SCHEMA_INCLUDE, SCHEMA_EXCLUDE),
+        _name_filter(settings, TABLE_INCLUDE, TABLE_EXCLUDE),
+        _name_filter(settings, COLUMN_INCLUDE, COLUMN_EXCLUDE),
+        SYSTEM_SCHEMAS,
     )
-    filters = [_name_filter(settings, include, exclude) for include, exclude in pairs]
-    return CaptureFilter(*filters, never=SYSTEM_SCHEMAS)
 
 
 def _name_filter(

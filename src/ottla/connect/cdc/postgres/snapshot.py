@@ -2,9 +2,9 @@
 
 A temporary slot exports a snapshot and says from which place on transactions are not in it (its consistent
 point). The connector's own slot is there before, so the stream goes on at that point, without gap or overlap.
-The snapshot is lost with the process: a later run copies the tables that are not finished from a snapshot of
-its own, and notes for each table from where its changes count (`position.copied`). A table that was being
-copied starts again: its rows come twice, as reads.
+The snapshot is lost with the process. A later run makes one of its own, streams the changes of the tables
+that are copied up to that, and copies the others: so all are as of one place again. The table that was being
+copied is among both: changes of its rows that are there come, deletes too, and then all its rows once more.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import psycopg
@@ -21,7 +21,7 @@ from psycopg import sql
 from ottla.connect.cdc.core.envelope import Operation, SnapshotMark
 from ottla.connect.cdc.core.tables import TableShape
 from ottla.connect.cdc.postgres.catalog import Connection
-from ottla.connect.cdc.postgres.position import Position, SnapshotState
+from ottla.connect.cdc.postgres.position import Position
 from ottla.connect.cdc.postgres.replication import ReplicationConnection
 from ottla.connect.cdc.postgres.source_block import Moment, source_block
 from ottla.connect.cdc.postgres.translation import EventOptions
@@ -75,11 +75,10 @@ def copy_tables(
     moment = Moment(lsn, now_ns // 1000, None if row is None else row[0])
     first_of_all = True
     for number, table in enumerate(tables):
-        done = replace(position, copied={**position.copied, table.shape.id: lsn})
         is_last = number == len(tables) - 1
-        if is_last:
-            done = replace(done, snapshot=SnapshotState.DONE)
-        copy = _Copy(options, partition, table, moment, position, done)
+        position = position.begins(table.shape.id)
+        done = position.ends(table.shape.id)
+        copy = _Copy(options, partition, table, moment, position, done.done() if is_last else done)
         batch: list[SourceRecord] = []
         held: tuple[str | None, ...] | None = None
         is_first = True

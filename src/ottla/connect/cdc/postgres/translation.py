@@ -37,7 +37,7 @@ from ottla.connect.cdc.postgres.pgoutput import (
     TypeName,
     Update,
 )
-from ottla.connect.cdc.postgres.position import Position, SnapshotState
+from ottla.connect.cdc.postgres.position import Position
 from ottla.connect.cdc.postgres.source_block import Moment, source_block
 from ottla.connect.data.record import Header, Record, SourcePartition, SourceRecord
 from ottla.connect.data.schema import Struct
@@ -92,9 +92,7 @@ class Translator:
         self._shapes: dict[int, TableShape | None] = {}
         self._transaction: _Transaction | None = None
         self._held: list[Record] = []
-        # What was copied is told by `copied` from here on.
-        self._position = replace(position, snapshot=SnapshotState.DONE)
-        self._told = self._position
+        self._position = self._told = position
 
     @property
     def is_between(self) -> bool:
@@ -149,7 +147,7 @@ class Translator:
         elif begin.final_lsn == self._position.commit:
             done = self._position.changes
         else:
-            self._position = self._position.at_transaction(begin.final_lsn)
+            self._position = self._position.at(begin.final_lsn)
         self._transaction = _Transaction(begin, done)
         if done >= 0 and self._options.transactions:
             id = f"{begin.xid}:{lsn}"
@@ -220,7 +218,7 @@ class Translator:
         transaction = self._current()
         wanted = self._count(transaction)
         shape = self._known(relation)
-        if shape is None or self._position.holds(shape.id, transaction.begin.final_lsn):
+        if shape is None:
             return ()
         if operation in self._options.skipped:
             return ()
@@ -253,7 +251,7 @@ class Translator:
         records = []
         for relation in message.relations:
             shape = self._known(relation)
-            if shape is None or self._position.holds(shape.id, transaction.begin.final_lsn):
+            if shape is None:
                 continue
             changes = _Changes(self._options, shape, moment, now_ns, transaction, self._options.transactions)
             records.append(changes.truncate())
@@ -277,7 +275,7 @@ class Translator:
             return ()
         moment = Moment(lsn, now_ns // 1000, None, self._position.previous)
         before = self._told
-        self._position = self._told = self._position.at_transaction(message.lsn)
+        self._position = self._told = self._position.at(message.lsn)
         record = self._message_record(message, moment, now_ns, None)
         return self._placed([record], before, self._position)
 
