@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.config.setting import Setting, Table
+from ottla.connect.cdc.plugins import PLUGINS as CHANGES
 from ottla.connect.connectors.plugins import PLUGINS
 from ottla.connect.plugins import catalog
 from ottla.connect.plugins.catalog import Catalog, Kind, Plugin, installed_plugins
@@ -19,7 +20,7 @@ from ottla.connect.plugins.required import Required, is_required
 EXAMPLE = Path(__file__).parents[4] / "examples" / "connect"
 
 
-@pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plugin.names[-1])
+@pytest.mark.parametrize("plugin", (*PLUGINS, *CHANGES), ids=lambda plugin: plugin.names[-1])
 def test_each_plugin_is_a_connector_with_its_settings(plugin: Plugin) -> None:
     connector = plugin.load()
     assert isinstance(connector.TABLE, Table)
@@ -55,10 +56,11 @@ def test_each_plugin_is_a_connector_with_its_settings(plugin: Plugin) -> None:
         ("JdbcSinkConnector", Kind.SINK),
         ("ottla.connect.DocumentSource", Kind.SOURCE),
         ("ottla.connect.DocumentSink", Kind.SINK),
+        ("io.debezium.connector.postgresql.PostgresConnector", Kind.SOURCE),
     ],
 )
 def test_connectors_are_found_by_the_names_that_files_have(name: str, kind: Kind) -> None:
-    assert Catalog(PLUGINS).find(name, kind) is not None
+    assert Catalog((*PLUGINS, *CHANGES)).find(name, kind) is not None
 
 
 def test_a_package_adds_its_plugins_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
