@@ -72,7 +72,7 @@ class LedgerWriting(Generic[C]):
 
     def open(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The next offsets in the store."""
-        found = self._opened_store().offsets(places)
+        found = self.opened_store().offsets(places)
         self.lose(places)
         self._next.update(found)
         return found
@@ -89,10 +89,9 @@ class LedgerWriting(Generic[C]):
         change: raises DataError. Raises RecordError for the first record that is none, when what is before it
         is written; Superseded.
         """
-        store = self._opened_store()
+        self.opened_store()
         changes, refusal = made_of(records, change)
-        if changes:
-            self._write(store, changes)
+        self.write_changes(changes)
         if refusal is not None:
             raise refusal
 
@@ -102,12 +101,17 @@ class LedgerWriting(Generic[C]):
             self._store.close()
             self._store = None
 
-    def _opened_store(self) -> LedgerStore[C]:
+    def opened_store(self) -> LedgerStore[C]:
+        """The store. Raises RetriableError where it can't be opened now."""
         if self._store is None:
             self._store = self._opened()
         return self._store
 
-    def _write(self, store: LedgerStore[C], changes: Sequence[C]) -> None:
+    def write_changes(self, changes: Sequence[C]) -> None:
+        """Write changes in their order, those alone that the store has not. Raises Superseded."""
+        if not changes:
+            return
+        store = self.opened_store()
         ends = {each.place: each.offset + 1 for each in changes}
         written: dict[TopicPartition, int] = {}
 

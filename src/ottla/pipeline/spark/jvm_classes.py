@@ -53,7 +53,7 @@ def classes_jar(
 
     local_files: the jar of Hadoop's local files in pure Java, on which LAKE_COMMITS_CLASS stands, if there.
     """
-    own = (_BUILDER,)
+    own: tuple[str, ...] = (_BUILDER,)
     if local_files is not None:
         own, jars = (_BUILDER, _LAKE_COMMITS), [*jars, local_files]
     try:

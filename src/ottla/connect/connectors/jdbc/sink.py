@@ -52,16 +52,15 @@ class JdbcSink:
         )
         _check_keys(settings)
         self._database: Database | None = None
-        self._store: JdbcStore | None = None
         self._tables: Tables | None = None
         self._rules: Rules | None = None
-        self._writing = LedgerWriting[RowChange]()
+        self._writing = LedgerWriting[RowChange](self._opened)
         self._targets: dict[tuple[Any, ...], tuple[Target, Any]] = {}
         self._failures = 0
         self._not_before = 0.0
 
     def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        return self._writing.open(self._opened(), partitions)
+        return self._writing.open(partitions)
 
     def write(self, records: Sequence[SinkRecord]) -> None:
         if self._failures and self._clock() < self._not_before:
@@ -86,24 +85,22 @@ class JdbcSink:
         self._writing.lose(partitions)
 
     def close(self) -> None:
-        if self._database is not None:
-            self._database.close()
-            self._database = self._store = self._tables = None
-            self._targets.clear()
+        self._writing.close()
+        self._targets.clear()
 
     # -- batches --------------------------------------------------------------------------------------
 
     def _write_batch(self, records: Sequence[SinkRecord], start: int) -> None:
-        store = self._opened()
+        self._writing.opened_store()
         changes, refusal = made_of(records, self._change)
-        self._write(store, changes, start)
+        self._write(changes, start)
         if refusal is not None:
             raise RecordError(start + refusal.position, str(refusal))
 
-    def _write(self, store: JdbcStore, changes: Sequence[RowChange], start: int) -> None:
+    def _write(self, changes: Sequence[RowChange], start: int) -> None:
         """Write changes; where the database refuses one, those before it, and say which it is."""
         try:
-            self._writing.write(store, changes)
+            self._writing.write_changes(changes)
         except Refused as problem:
             self._targets.clear()
             if self._tables is not None:
@@ -111,8 +108,8 @@ class JdbcSink:
             if len(changes) == 1:
                 raise RecordError(start, str(problem)) from problem
             half = len(changes) // 2
-            self._write(store, changes[:half], start)
-            self._write(store, changes[half:], start + half)
+            self._write(changes[:half], start)
+            self._write(changes[half:], start + half)
 
     def _change(self, record: SinkRecord) -> RowChange:
         target = self._target(record)
@@ -147,21 +144,19 @@ class JdbcSink:
         return name if self._settings[QUOTE_IDENTIFIERS] is Quoting.ALWAYS else self._database.folded(name)
 
     def _opened(self) -> JdbcStore:
-        if self._store is None:
-            self._database = open_database(self._address, self._zone)
-            self._store = JdbcStore(self._database, self._ledger)
-            self._tables = Tables(self._database, self._table_rules)
-            whitelist: tuple[str, ...] = self._settings[options.FIELDS_WHITELIST]
-            self._rules = Rules(
-                self._settings[options.INSERT_MODE],
-                self._settings[options.PK_MODE],
-                self._settings[options.PK_FIELDS],
-                frozenset(whitelist),
-                self._settings[options.DELETE_ENABLED],
-                self._settings[options.REPLACE_NULL],
-                self._fold,
-            )
-        return self._store
+        database = self._database = open_database(self._address, self._zone)
+        self._tables = Tables(database, self._table_rules)
+        whitelist: tuple[str, ...] = self._settings[options.FIELDS_WHITELIST]
+        self._rules = Rules(
+            self._settings[options.INSERT_MODE],
+            self._settings[options.PK_MODE],
+            self._settings[options.PK_FIELDS],
+            frozenset(whitelist),
+            self._settings[options.DELETE_ENABLED],
+            self._settings[options.REPLACE_NULL],
+            self._fold,
+        )
+        return JdbcStore(database, self._ledger)
 
 
 def _checked_types(settings: Settings) -> frozenset[str]:

@@ -168,6 +168,10 @@ class JdbcStore:
                 [(self._ledger, *place, offset) for place, offset in batch.ends.items()],
             )
 
+    def close(self) -> None:
+        """See LedgerStore."""
+        self._database.close()
+
     def _require_ledger(self) -> None:
         if not self._has_ledger:
             self._database.create_ledger()
