@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -33,6 +35,7 @@ from ottla.connect.data.schema import DataError
 from ottla.connect.testing import settings_of
 
 DAY_MS = 86_400_000
+PAGE = Path(__file__).parents[4] / "docs" / "connect.md"
 
 
 @pytest.mark.parametrize(
@@ -220,6 +223,15 @@ def test_settings_of_a_source_that_contradict_are_named(texts: Mapping[str, str]
     with pytest.raises(ConfigError, match=problem) as error:
         JdbcSource(settings_of(JdbcSource, {**SOURCE, **texts}))
     assert "tiger" not in str(error.value)
+
+
+def test_the_connectors_of_the_page_can_be_made() -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("## Databases by JDBC's names")[2]
+    made = json.loads(section.partition("```json")[2].partition("```")[0])
+    for each, connector in zip(made, (JdbcSource, JdbcSink), strict=True):
+        texts = {name: text for name, text in each["config"].items() if name in connector.TABLE.settings}
+        assert texts.keys() >= {"connection.url"}
+        connector(settings_of(connector, texts)).close()
 
 
 @pytest.mark.parametrize(
