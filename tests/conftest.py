@@ -164,7 +164,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """
     left_out: Counter[str] = Counter()
     for report in terminalreporter.getreports("skipped"):
-        if "system" in report.keywords and isinstance(report.longrepr, tuple):
+        if "system" in getattr(report, "keywords", ()) and isinstance(report.longrepr, tuple):
             reason = str(report.longrepr[2]).removeprefix("Skipped: ")
             left_out[reason] += reason != TAKES_MINUTES
     if parts := [f"{count} tests ({reason})" for reason, count in sorted(left_out.items()) if count]:

@@ -80,7 +80,7 @@ def test_tables_and_columns_have_any_names(url: str) -> None:
 
 
 def test_values_come_back_as_they_were(url: str) -> None:
-    text = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+    text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
     jdbc.check_values(url, jdbc.typed_values(digits=59, finite=True, text=text), examples=20)
 
 

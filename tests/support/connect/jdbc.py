@@ -221,7 +221,7 @@ def check_kills(new_url: Callable[[], str], texts: Mapping[str, str], *, deletes
         return Target(lambda: sink(url, {"batch.size": "7", **texts}), content)
 
     given = drawn_records(random.Random(seed), 200, deletes=deletes)
-    found = check_sink(target, given, exactly_once=True, seed=seed, runs=3)
+    found: Counter[Any] = check_sink(target, given, exactly_once=True, seed=seed, runs=3)
     assert {name for name, _ in found} == {"one", "two"}
     if not deletes:
         return

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -14,7 +16,6 @@ from ottla.config.errors import ConfigError
 from ottla.connect.connectors.jdbc import polling
 from ottla.connect.connectors.jdbc.address import BadUrl, System, read_address
 from ottla.connect.connectors.jdbc.criteria import Place
-from ottla.connect.connectors.jdbc.mariadb import MariaDatabase
 from ottla.connect.connectors.jdbc.moments import (
     UTC,
     date_text,
@@ -33,6 +34,7 @@ from ottla.connect.data.schema import DataError
 from ottla.connect.testing import settings_of
 
 DAY_MS = 86_400_000
+PAGE = Path(__file__).parents[4] / "docs" / "connect.md"
 
 
 @pytest.mark.parametrize(
@@ -99,8 +101,9 @@ def test_names_that_postgresql_would_cut_or_refuse_are_refused(name: str) -> Non
 
 @pytest.mark.parametrize("name", ["x" * 65, "a ", "🙂"])
 def test_names_that_mariadb_would_change_are_refused(name: str) -> None:
+    mariadb = pytest.importorskip("ottla.connect.connectors.jdbc.mariadb")
     with pytest.raises(DataError):
-        MariaDatabase(read_address("jdbc:mysql://h/d"), UTC).quote(name)
+        mariadb.MariaDatabase(read_address("jdbc:mysql://h/d"), UTC).quote(name)
 
 
 @given(st.datetimes())
@@ -217,9 +220,21 @@ SOURCE = {"connection.url": "jdbc:sqlite:/x.db", "mode": "bulk", "topic.prefix":
     ],
 )
 def test_settings_of_a_source_that_contradict_are_named(texts: Mapping[str, str], problem: str) -> None:
+    if "mysql" in texts.get("connection.url", ""):
+        pytest.importorskip("pymysql")
     with pytest.raises(ConfigError, match=problem) as error:
         JdbcSource(settings_of(JdbcSource, {**SOURCE, **texts}))
     assert "tiger" not in str(error.value)
+
+
+def test_the_connectors_of_the_page_can_be_made() -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("## Databases by JDBC's names")[2]
+    made = json.loads(section.partition("```json")[2].partition("```")[0])
+    connectors: tuple[type[JdbcSource] | type[JdbcSink], ...] = (JdbcSource, JdbcSink)
+    for each, connector in zip(made, connectors, strict=True):
+        texts = {name: text for name, text in each["config"].items() if name in connector.TABLE.settings}
+        assert texts.keys() >= {"connection.url"}
+        connector(settings_of(connector, texts)).close()
 
 
 @pytest.mark.parametrize(

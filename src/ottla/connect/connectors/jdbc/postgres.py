@@ -248,7 +248,7 @@ class PostgresDatabase:
             with self._errors():
                 cursor = connection.cursor("ottla")
                 cursor.itersize = size
-                cursor.execute(statement, tuple(parameters))  # type: ignore[call-overload]
+                cursor.execute(statement, tuple(parameters))
                 description = list(cursor.description or ())
         except BaseException:
             self._end("ROLLBACK")
