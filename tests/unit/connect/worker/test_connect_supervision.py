@@ -332,6 +332,19 @@ def test_names_of_connectors_may_have_any_character_but_control_ones(path: str) 
     run(story)
 
 
+def test_the_type_of_a_body_that_is_not_there_is_not_looked_at() -> None:
+    form = {"content-type": "application/x-www-form-urlencoded"}
+
+    async def story(client: Client) -> None:
+        await put(client)
+        paused = await client.http.put("/connectors/c/pause", content=b"", headers=form)
+        assert paused.status_code == 202
+        refused = await client.http.put("/connectors/c/pause", content=b"a=b", headers=form)
+        assert refused.status_code == 415
+
+    run(story)
+
+
 def test_tasks_of_another_worker_are_taken_with_its_signature_alone() -> None:
     async def story(client: Client) -> None:
         await put(client)
