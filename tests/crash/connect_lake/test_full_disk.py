@@ -33,10 +33,11 @@ JSON = {
 ON_SPARK = JSON | {"tasks.max": "2", "ottla.commit.interval.ms": "0", "ottla.batch.max.records": "500"}
 ICEBERG, DELTA, FILES, LINES, DIRECTORY = "iceberg", "delta", "files", "lines", "directory"
 IDS_OF_A_TABLE = """
-import json, sys
+import json, os, sys
 from pathlib import Path
 from support.connect import lakes
-print(json.dumps([row["id"] for row in getattr(lakes, sys.argv[1])(Path(sys.argv[2]))]))
+print(json.dumps([row["id"] for row in getattr(lakes, sys.argv[1])(Path(sys.argv[2]))]), flush=True)
+os._exit(0)  # threads of the readers' libraries may abort the interpreter's end
 """
 
 

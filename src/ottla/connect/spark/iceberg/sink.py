@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ottla.config.errors import ConfigError
 from ottla.config.setting import Table
@@ -294,7 +294,9 @@ class IcebergTarget:
         def merge(identifier: str) -> None:
             spark = conformed.sparkSession
             view = f"ottla_{self._context.owner.slug.replace('-', '_')}"
-            conformed.createOrReplaceTempView(view)
+            # Iceberg reads the rows twice, and refuses what may differ then: expressions that raise errors
+            stored = conformed.localCheckpoint()
+            stored.createOrReplaceTempView(view)
             name = f"spark.sql.iceberg.snapshot-property.{LEDGER}"
             spark.conf.set(name, text)
             try:
@@ -303,6 +305,8 @@ class IcebergTarget:
             finally:
                 spark.conf.unset(name)
                 spark.catalog.dropTempView(view)
+                rows: Any = stored._jdf.queryExecution().logical()
+                rows.rdd().unpersist(False)
 
         table.commit(merge if upsert else append, ledger, expected)
 
