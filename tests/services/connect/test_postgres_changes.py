@@ -131,6 +131,68 @@ def test_tables_that_were_copied_are_not_copied_again_after_a_kill(url: str, con
     assert found[6] == ("b", "u", "b4")
 
 
+@pytest.mark.parametrize("round", range(4))
+def test_copies_that_are_cut_short_again_and_again_end_in_the_databases_state(
+    url: str, connection: Connection, round: int
+) -> None:
+    seed = random.getrandbits(32)
+    rng = random.Random(seed)
+    tables = ("a", "b", "c")
+    for name in tables:
+        connection.execute(f"CREATE TABLE {name} (id integer PRIMARY KEY, v text)".encode())
+        connection.execute(f"ALTER TABLE {name} REPLICA IDENTITY FULL".encode())
+        connection.execute(f"INSERT INTO {name} SELECT n, n::text FROM generate_series(1, 20) n".encode())
+    offset: SourceOffset | None = None
+    records: list[SourceRecord] = []
+    for _ in range(8):
+        with closing(
+            Reading(config(url, max_batch_size="7", tombstones_on_delete="false"), offset)
+        ) as reading:
+            for _ in range(rng.randrange(12)):
+                batch = reading.turn()
+                taken = batch[: rng.randrange(len(batch) + 1)]
+                records += taken
+                offset = taken[-1].source_offset if taken else offset
+                if len(taken) < len(batch):
+                    break
+                _change_something(connection, rng, tables)
+        _change_something(connection, rng, tables)
+    with closing(Reading(config(url, tombstones_on_delete="false"), offset)) as reading:
+        connection.execute("INSERT INTO c VALUES (1000, 'end')")
+        while not records or told(records[-1:])[0][1] != "end" or records[-1].record.topic[-1] != "c":
+            records += reading.some()
+    state: dict[str, dict[int, str]] = {name: {} for name in tables}
+    for each in records:
+        rows, value = state[each.record.topic[-1]], each.record.value.values
+        id = each.record.key.values["id"]
+        before = None if value["before"] is None else value["before"].values["v"]
+        after = None if value["after"] is None else value["after"].values["v"]
+        if value["op"] == "r":
+            assert rows.get(id) in (None, after), f"seed {seed}: {id} is copied as {after} over {rows[id]}"
+        else:
+            assert before == rows.get(id) or id not in rows, f"seed {seed}: {value}"
+        if after is None:
+            rows.pop(id, None)
+        else:
+            rows[id] = after
+    for name in tables:
+        found = connection.execute(f"SELECT id, v FROM {name}".encode()).fetchall()
+        assert state[name] == dict(found), f"seed {seed}: {name}"
+
+
+def _change_something(connection: Connection, rng: random.Random, tables: tuple[str, ...]) -> None:
+    for _ in range(rng.randrange(6)):
+        name, id, text = rng.choice(tables), rng.randrange(1, 30), str(rng.randrange(10**9))
+        statement = rng.choice(
+            (
+                f"INSERT INTO {name} VALUES ({id}, '{text}') ON CONFLICT (id) DO UPDATE SET v = excluded.v",
+                f"UPDATE {name} SET v = '{text}' WHERE id = {id}",
+                f"DELETE FROM {name} WHERE id = {id}",
+            )
+        )
+        connection.execute(statement.encode())
+
+
 def test_a_restart_goes_on_behind_any_record(url: str, connection: Connection) -> None:
     make_table(connection, "t", "old")
     rng = random.Random(5)
