@@ -62,7 +62,8 @@ CONFIGURATIONS: tuple[Mapping[str, str], ...] = (
         "binary.handling.mode": "base64",
         "topic.delimiter": "_",
         "schema.include.list": "types,odd.*",
-        "column.include.list": "types.everything.(pk|a_.*|ts.*|t),types.big.(pk|t|ts|i4|j|small),types.zz.*",
+        "column.include.list": "types.everything.(pk|a_.*|ts.*|t),types.big.(pk|t|ts|i4|j|small),"
+        "types.(filled|renamed|indexed|growing|later|whole|keyless|defaults|empty|zz_last|hidden).*,odd.*",
     },
     {"time.precision.mode": "microseconds", "money.fraction.digits": "4"},
 )
@@ -203,7 +204,8 @@ def _same_value(told: Any, copied: bool) -> Any:
         if name in SHUFFLED and value is not None:
             value = _pairs(value)
         if name == "data_collections" and value is not None:
-            value = ["l", sorted(value[1], key=str)]
+            # Debezium counts logical messages under the address of a Java object.
+            value = ["l", sorted((each for each in value[1] if "MESSAGE" not in str(each).upper()), key=str)]
         fields.append([name, _same_value(value, copied)])
     return ["t", fields]
 
