@@ -73,7 +73,6 @@ def copy_tables(
     ).fetchone()
     now_ns = time.time_ns()
     moment = Moment(lsn, now_ns // 1000, None if row is None else row[0])
-    first_of_all = True
     for number, table in enumerate(tables):
         is_last = number == len(tables) - 1
         position = position.begins(table.shape.id)
@@ -84,15 +83,18 @@ def copy_tables(
         is_first = True
         for cells in _rows(connection, table):
             if held is not None:
-                batch.append(copy.record(held, _mark(first_of_all, is_first, False, False), False, now_ns))
-                first_of_all = is_first = False
+                batch.append(
+                    copy.record(held, _mark(number == 0 and is_first, is_first, False, False), False, now_ns)
+                )
+                is_first = False
                 if len(batch) >= batch_size:
                     yield batch
                     batch = []
             held = cells
         if held is not None:
-            batch.append(copy.record(held, _mark(first_of_all, is_first, True, is_last), True, now_ns))
-            first_of_all = False
+            batch.append(
+                copy.record(held, _mark(number == 0 and is_first, is_first, True, is_last), True, now_ns)
+            )
         position = done
         if batch:
             yield batch
