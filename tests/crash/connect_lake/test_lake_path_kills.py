@@ -1,6 +1,7 @@
 """kill -9 of everything that stands between a file and two lakes: each line is in each of them once.
 
-OTTLA_DRILL_KILLS says how many kills (30 by default), OTTLA_SEED which ones.
+OTTLA_DRILL_KILLS says how many kills (30 by default), OTTLA_SEED what they are drawn from: a kill falls upon
+what runs just then, so two runs of one seed are alike and not the same.
 """
 
 from __future__ import annotations

@@ -77,12 +77,13 @@ WEIGHTS: Final[Mapping[Victim, int]] = {
 
 @dataclass(slots=True)
 class LakePath:
-    """The running path. `sent` is the number of lines in the file."""
+    """The running path. chance, lines: what blows and the file's lines are drawn from. sent: its lines."""
 
     broker: OttlaBroker
     workers: list[ConnectWorker]
     directory: Path
     chance: random.Random
+    lines: random.Random
     sent: int = 0
     blows: Counter[Victim] = field(default_factory=Counter)
 
@@ -136,12 +137,12 @@ class LakePath:
 
     def grow(self, most: int) -> None:
         """Append lines to the file, in pieces that may end within a line."""
-        count = self.chance.randint(1, most)
+        count = self.lines.randint(1, most)
         text = "".join(
-            json.dumps({"id": self.sent + at, "word": "x" * self.chance.randint(0, 40)}) + "\n"
+            json.dumps({"id": self.sent + at, "word": "x" * self.lines.randint(0, 40)}) + "\n"
             for at in range(count)
         ).encode()
-        cut = self.chance.randrange(len(text))
+        cut = self.lines.randrange(len(text))
         with self.file.open("ab") as file:
             for piece in (text[:cut], text[cut:]):
                 file.write(piece)
@@ -336,7 +337,7 @@ def lake_path(directory: Path, seed: int) -> Iterator[LakePath]:
         try:
             for worker in workers:
                 worker.server.start()
-            yield LakePath(broker, workers, directory, random.Random(seed))
+            yield LakePath(broker, workers, directory, random.Random(seed), random.Random(seed + 1))
         finally:
             for worker in workers:
                 if worker.server.running:
