@@ -32,7 +32,11 @@ TAKES_MINUTES = "takes minutes: `make conformance` or `make drills` runs it"
 # The same examples in each run of `make test`, others in each of `make simulate` and `make drills`. No test
 # asserts a time: an example of a millisecond takes a quarter of a second when the machine is busy.
 settings.register_profile(
-    "ottla", derandomize=not DEEP, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "ottla",
+    max_examples=100 if DEEP else 60,
+    derandomize=not DEEP,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ottla")
 
@@ -160,7 +164,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """
     left_out: Counter[str] = Counter()
     for report in terminalreporter.getreports("skipped"):
-        if "system" in report.keywords and isinstance(report.longrepr, tuple):
+        if "system" in getattr(report, "keywords", ()) and isinstance(report.longrepr, tuple):
             reason = str(report.longrepr[2]).removeprefix("Skipped: ")
             left_out[reason] += reason != TAKES_MINUTES
     if parts := [f"{count} tests ({reason})" for reason, count in sorted(left_out.items()) if count]:

@@ -18,6 +18,7 @@ MODULES = (
     "node_clients",
     "go_clients",
     "registry_clients",
+    "connect_clients",
 )
 
 

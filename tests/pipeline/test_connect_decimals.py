@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DecimalType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DateType,
+    DecimalType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from ottla.connect.converters.json_converter import JsonConverter
 from ottla.connect.data.building import decimal_schema
@@ -31,10 +40,6 @@ def numbers(source: random.Random) -> list[int]:
     found += [-(1 << 64), -(1 << 64) - 1, 10**38 - 1, 1 - 10**38]
     sizes = [source.randint(1, 38) for _ in range(RECORDS)]
     return found + [source.choice((1, -1)) * source.randrange(10**size) for size in sizes]
-
-
-def digits(value: Decimal) -> int:
-    return len("".join(map(str, value.as_tuple().digits)).rstrip("0"))
 
 
 def converter(**properties: str) -> JsonConverter:
@@ -63,11 +68,8 @@ def test_decimals_are_read_as_connect_writes_them(spark: SparkSession, scale: in
     kind = spark_type_of_connect(json.loads(data[0] or b"")["schema"])
     assert kind == StructType([StructField("d", DecimalType(38, scale))])
     found = decode(spark, data, kind)
-    # Spark reads a number with an exponent as a DOUBLE: one with many digits is told, and not rounded
-    is_lost = [form == "NUMERIC" and "E" in str(each) and digits(each) > 9 for each in values]
-    assert [row["error"] is not None for row in found] == [*is_lost, False]
-    expected = [None if lost else each for each, lost in zip(values, is_lost, strict=True)]
-    assert [None if row["error"] else row["value"]["d"] for row in found] == [*expected, None]
+    assert [row["error"] for row in found] == [None] * len(found)
+    assert [row["value"]["d"] for row in found] == [*values, None]
 
 
 @pytest.mark.parametrize("scale", [5, *(pytest.param(each, marks=pytest.mark.long) for each in (0, 38))])
@@ -87,8 +89,60 @@ def test_decimals_are_written_as_connect_reads_them(spark: SparkSession, scale: 
             *(base64.b64encode(bytes_of_int(number)).decode() for number in numbers(random.Random(scale))),
             None,
         ]
+    else:
+        # byte for byte: BigDecimal's text, with an exponent where the number is small
+        connect, schema = converter(decimal_format=form, schemas_enable="false"), schema_of(scale)
+        for each, value in zip(data, values, strict=False):
+            text = connect.from_connect("t", schema, Struct(schema, {"d": value})) or b""
+            assert each.partition(b'"payload":')[2].startswith(text[:-1] + b",")
     found = [converter().to_connect("t", each)[1].get("d") for each in data]
     assert found == [*values, None]
+
+
+NUMBERS = {
+    "12345678901.5e-3": "12345678.9015",
+    "1.23456789012345678901234567890123e27": "1234567890123456789012345678.90123",
+    "-1E+3": "-1000",
+    "1200e-2": "12",
+    "0e-999999999": "0",
+    "-0.0E5": "0",
+    "1.50" + "0" * 60: "1.5",
+    "0." + "0" * 50: "0",
+    "1e-5": "0.00001",
+    "1e-6": None,
+    "1.0000001e1": None,
+    "1e33": None,
+    "9e999999999": None,
+    "9e-999999999": None,
+    "1" * 39: None,
+    "0." + "0" * 40 + "1": None,
+}
+
+
+def test_numbers_with_exponents_and_many_digits_are_read_exactly_or_told(spark: SparkSession) -> None:
+    kind = DecimalType(38, 5)
+    whole = StructType(
+        [
+            StructField("a", ArrayType(StructType([StructField("x", LongType()), StructField("d", kind)]))),
+            StructField("m", MapType(StringType(), kind)),
+            StructField("on", DateType()),
+            StructField("d", kind),
+        ]
+    )
+
+    def told(number: str) -> bytes:
+        items = f'[{{"x": 1, "d": 2.5}}, {{"d": {number}}}, null]'
+        payload = f'{{"d": {number}, "e": 1e5, "on": 1, "m": {{"ä": "AQ==", "b": {number}}}, "a": {items}}}'
+        return f'{{"schema": {{"name": "1e5"}}, "payload": {payload}}}'.encode()
+
+    found = decode(spark, [told(each) for each in NUMBERS], whole)
+    for (number, expected), row in zip(NUMBERS.items(), found, strict=True):
+        assert (row["error"] is None) == (expected is not None), number
+        if expected is None:
+            continue
+        value, d = row["value"], Decimal(expected)
+        assert (value["d"], value["m"]) == (d, {"ä": Decimal("0.00001"), "b": d}), number
+        assert [each and each["d"] for each in value["a"]] == [Decimal("2.5"), d, None], number
 
 
 def test_what_is_no_decimal_of_its_type_is_an_error(spark: SparkSession) -> None:

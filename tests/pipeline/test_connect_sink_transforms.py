@@ -203,10 +203,10 @@ def by_spark(
 ) -> tuple[dict[int, Any], dict[int, tuple[str, str]], bool]:
     """The same by a sink's conversion, and whether it went as columns."""
     key, value = values_of("key", config, {}, None), values_of("value", config, {}, ddl)
-    transforms = Transforms(
-        TransformChain.of(config, installed_plugins()), RowSettings(dict(config), {}), key, value
-    )
     errors = ErrorSettings(Tolerance.ALL, 0, 1, False, False, "", 1, False)
+    transforms = Transforms(
+        TransformChain.of(config, installed_plugins()), RowSettings(dict(config), {}, errors), key, value
+    )
     conversion = Conversion("c", value, key, errors, ClusterAccess("nowhere:1"), transforms)
     frame = spark.createDataFrame(given, KAFKA_COLUMNS).coalesce(1)
     with conversion.records(frame, None, TOPICS) as (found, count):
@@ -294,10 +294,10 @@ def test_a_given_schema_is_that_of_the_values(spark: SparkSession, name: str) ->
 def test_a_record_that_is_refused_ends_a_batch_that_tolerates_none(spark: SparkSession) -> None:
     config = PLAIN | CHAINS["numbers of texts"]
     key, value = values_of("key", config, {}, None), values_of("value", config, {}, None)
-    transforms = Transforms(
-        TransformChain.of(config, installed_plugins()), RowSettings(config, {}), key, value
-    )
     errors = ErrorSettings(Tolerance.NONE, 0, 1, False, False, "", 1, False)
+    transforms = Transforms(
+        TransformChain.of(config, installed_plugins()), RowSettings(config, {}, errors), key, value
+    )
     conversion = Conversion("c", value, key, errors, ClusterAccess("nowhere:1"), transforms)
     at = datetime.fromtimestamp(0, UTC)
     frame = spark.createDataFrame([(None, b'{"name": "x"}', "orders", 2, 7, at, None)], KAFKA_COLUMNS)

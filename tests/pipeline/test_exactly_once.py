@@ -29,9 +29,6 @@ from support.servers.cluster import Cluster
 pytestmark = pytest.mark.spark
 QUERY_TIMEOUT_SECONDS = 90
 IN_JVM, IN_PYTHON, AS_DATA_SOURCE = {}, {"client_options": PYTHON_SINK}, {"as_data_source": True}
-ALL_WRITERS = pytest.mark.parametrize(
-    "writer", [IN_JVM, IN_PYTHON, AS_DATA_SOURCE], ids=["jvm", "python", "data-source"]
-)
 WRITERS = pytest.mark.parametrize(
     "writer",
     [IN_JVM, IN_PYTHON, pytest.param(AS_DATA_SOURCE, marks=pytest.mark.long)],
@@ -122,7 +119,7 @@ def test_every_column_of_a_row_arrives(
     assert javas == {key: partition for key, partition in placed.items() if key}
 
 
-@ALL_WRITERS
+@WRITERS
 def test_a_repeated_batch_writes_only_missing_rows(
     spark: SparkSession, kafka: KafkaCluster, unique_name: str, tmp_path: Path, writer: Mapping[str, Any]
 ) -> None:

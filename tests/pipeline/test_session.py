@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from ottla.client.cluster import KafkaCluster, Topic
 from ottla.pipeline.spark.errors import SparkError
+from ottla.pipeline.spark.jvm_classes import LAKE_COMMITS_CLASS
 from ottla.pipeline.spark.session import SparkSettings
 from ottla.pipeline.spark.spark_connect import connect
-from ottla.pipeline.spark.spark_jars import LOCAL_FILES_CLASS
 from support.clients.confluent import produce
 from support.pipeline.spark_masters import connect_server, run_pipeline
 from support.servers.cluster import Cluster
@@ -54,7 +54,30 @@ def test_workers_have_none_of_sparks_archives_on_their_path(spark: SparkSession)
 def test_local_files_are_made_without_a_process_for_each(spark: SparkSession) -> None:
     jvm, configuration = spark._jvm, spark._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
     files = jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI.create("file:///"), configuration)
-    assert files.getClass().getName() == LOCAL_FILES_CLASS
+    assert files.getClass().getName() == LAKE_COMMITS_CLASS
+
+
+def test_a_commit_to_a_lake_never_takes_anothers_place(spark: SparkSession, tmp_path: Path) -> None:
+    """Iceberg and Delta look whether a name is taken, then rename: in between, another JVM may take it."""
+    jvm, configuration = spark._jvm, spark._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+    files = jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI.create("file:///"), configuration)
+
+    def rename(target: Path, text: str) -> bool:
+        source = tmp_path / f".{text}.tmp"
+        source.write_text(text)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        hadoop_path = jvm.org.apache.hadoop.fs.Path
+        return bool(files.rename(hadoop_path(source.as_uri()), hadoop_path(target.as_uri())))
+
+    for name in ("metadata/v2.metadata.json", "metadata/v2.gz.metadata.json", f"_delta_log/{7:020}.json"):
+        commit = tmp_path / name
+        assert rename(commit, "first")
+        assert not rename(commit, "second")
+        assert commit.read_text() == "first"
+        assert (tmp_path / ".second.tmp").exists() and not (tmp_path / ".first.tmp").exists()
+    hint = tmp_path / "metadata/version-hint.text"
+    assert rename(hint, "1") and rename(hint, "2")
+    assert hint.read_text() == "2"
 
 
 @pytest.mark.long

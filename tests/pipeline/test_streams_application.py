@@ -177,6 +177,7 @@ def test_joins_and_regrouped_tables_run_over_internal_topics(running: Running) -
     assert set(enriched_rows) <= {b"ann", b"bob"}
 
 
+@pytest.mark.long
 def test_internal_topics_lose_records_that_were_read_and_windows_behind_their_retention(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:

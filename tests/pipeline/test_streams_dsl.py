@@ -220,6 +220,7 @@ NO_REGION = ("carl", Order("dust", 1.0, None))
 """After regrouping by region it has no key, and is left out."""
 
 
+@pytest.mark.long
 def test_words_are_counted(app: Streams, spark: SparkSession) -> None:
     words = app.stream("lines", value=str).flat_map_values(lambda r: F.split(F.lower(r.value), " "))
     words.group_by(lambda r: r.value).count(name="counts").materialize("words").to_stream().to(
@@ -314,6 +315,7 @@ def test_windows_behind_a_filter_are_sent_once_when_they_are_closed(
         assert sorted(often_out.read_pairs()) == [("anna", str(count)) for count in counted]
 
 
+@pytest.mark.long
 def test_windows_of_one_size(app: Streams, spark: SparkSession) -> None:
     clicks = app.stream("clicks", key=str, value=str).group_by_key()
     windowed = time_windowed(TEXT, window_size_ms=60_000)

@@ -162,6 +162,7 @@ def test_a_port_that_is_taken_is_told_and_leaves_nothing_behind(taken: str, tmp_
     wait_until_closed(running.broker)
 
 
+@pytest.mark.long
 def test_a_registry_that_cant_start_leaves_everything_else_and_comes_when_it_can(tmp_path: Path) -> None:
     # given: the registry's topic is set to delete its records
     with up(tmp_path) as running:

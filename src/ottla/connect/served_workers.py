@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from starlette.requests import Request
@@ -24,7 +24,7 @@ from ottla.connect.rest.endpoints import MAX_BODY_BYTES, Endpoint, Worker
 from ottla.connect.worker.building import Surroundings
 from ottla.connect.worker.distributed import HEADERS, DistributedWorker
 from ottla.connect.worker.herder import Herder, Offsets
-from ottla.connect.worker.standalone import StandaloneWorker
+from ottla.connect.worker.standalone import GivenConnector, StandaloneWorker
 from ottla.replicated.errors import StateError
 from ottla.replicated.forwarding import ClientGone, HttpRequest, NoPrimary, PrimaryUnreachable
 from ottla.replicated.loss import TopicLost
@@ -147,9 +147,9 @@ class LoneWorker:
     """Satisfies ServedWorker: a worker alone, with the connectors of files."""
 
     def __init__(
-        self, settings: Settings, connectors: Sequence[Mapping[str, str]], address: HttpAddress
+        self, settings: Settings, connectors: Sequence[GivenConnector], address: HttpAddress
     ) -> None:
-        """connectors: their configurations. address: where it listens. Raises ServiceError."""
+        """address: where it listens. Raises ServiceError."""
         try:
             access = _access(settings, CLIENT_ID)
         except ClientOptionError as problem:
@@ -184,7 +184,8 @@ class LoneWorker:
 
 def surroundings() -> Surroundings:
     """The plugins of this installation, and the offsets of the clusters that connectors use."""
-    return Surroundings(installed_plugins(), Offsets(SourceOffsets(), SinkOffsets(), CheckpointOffsets()))
+    sources = SourceOffsets()
+    return Surroundings(installed_plugins(), Offsets(sources, SinkOffsets(), CheckpointOffsets(sources)))
 
 
 def _access(settings: Settings, client_id: str) -> ClusterAccess:

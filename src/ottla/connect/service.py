@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,6 +15,7 @@ from ottla.connect.observed import AnyWorker, connect_checks, connect_families
 from ottla.connect.rest.app import connect_application
 from ottla.connect.rest.connectors import is_signed
 from ottla.connect.served_workers import GroupWorker, LoneWorker, ServedWorker
+from ottla.connect.worker.standalone import GivenConnector
 from ottla.metrics.exposition import Family
 from ottla.web.front_settings import FrontOptions
 from ottla.web.request_figures import RequestFigures
@@ -82,8 +83,8 @@ def connect_service(settings: Settings) -> ConnectService:
     return ConnectService(front, partial(GroupWorker, settings, front))
 
 
-def standalone_service(settings: Settings, connectors: Sequence[Mapping[str, str]]) -> ConnectService:
-    """The service of a worker alone, with connectors of these configurations. Raises ConfigError."""
+def standalone_service(settings: Settings, connectors: Sequence[GivenConnector]) -> ConnectService:
+    """The service of a worker alone, with these connectors. Raises ConfigError."""
     settings.warn_of_unknown(log)
     names.require_offset_file(settings)
     front = FrontOptions.of(settings, settings[names.ADVERTISED_HOST])

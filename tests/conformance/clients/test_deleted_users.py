@@ -70,7 +70,7 @@ async def until_refused(port: int, mechanism: str) -> None:
     "start",
     [
         pytest.param(scram_ottla, id="ottla"),
-        pytest.param(scram_kafka, id="kafka", marks=[pytest.mark.java, pytest.mark.slow]),
+        pytest.param(scram_kafka, id="kafka", marks=[pytest.mark.java, pytest.mark.long]),
     ],
 )
 def test_a_connection_of_a_deleted_user_is_served_until_its_session_ends(

@@ -74,7 +74,7 @@ class Users:
     scope="module",
     params=[
         pytest.param(scram_ottla, id="ottla"),
-        pytest.param(scram_kafka, id="kafka", marks=[pytest.mark.java, pytest.mark.slow]),
+        pytest.param(scram_kafka, id="kafka", marks=[pytest.mark.java, pytest.mark.long]),
     ],
 )
 def users(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Users]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -16,9 +18,11 @@ import pytest
 from ottla.client.cluster import KafkaCluster, Topic
 from ottla.connect.host.messages import Ended, Running
 from support.clients.confluent import eventually, produce
+from support.connect.lake_path import is_jvm
 from support.connect.lakes import delta_rows, iceberg_rows
 from support.connect.spark_host import BATCH_TIMEOUT_S, START_TIMEOUT_S, SparkHost, spark_host
 from support.servers.cluster import Cluster
+from support.servers.processes import descendants
 
 pytestmark = pytest.mark.spark
 PARTITIONS = 3
@@ -131,6 +135,25 @@ def test_a_killed_hosts_rows_are_there_once(cluster: Cluster, unique_name: str, 
     sink = KilledSink(KafkaCluster(cluster.bootstrap), ICEBERG, unique_name, tmp_path, seed=1)
     sink.live_until_killed(0)
     sink.live_to_the_end(1)
+    sink.assert_each_row_once()
+
+
+@pytest.mark.long
+def test_a_host_whose_jvm_is_killed_goes_on_with_another(
+    cluster: Cluster, unique_name: str, tmp_path: Path
+) -> None:
+    sink = KilledSink(KafkaCluster(cluster.bootstrap), DELTA, unique_name, tmp_path, seed=3)
+    with spark_host(cluster.bootstrap, tmp_path / "host") as host:
+        run = host.start(unique_name, config(DELTA, unique_name, sink.lake))
+        for _ in range(2):
+            sink.send(100)
+            eventually(lambda: sink.count() >= sink.sent, "all rows are there", BATCH_TIMEOUT_S)
+            (jvm,) = [pid for pid, command in descendants(host.process.pid).items() if is_jvm(command)]
+            os.kill(jvm, signal.SIGKILL)
+            assert host.ended(run) is not None
+            sink.send(100)
+            run = host.start(unique_name, config(DELTA, unique_name, sink.lake))
+        eventually(lambda: sink.count() >= sink.sent, "all rows are there", BATCH_TIMEOUT_S)
     sink.assert_each_row_once()
 
 

@@ -113,7 +113,7 @@ def read_everything(bootstrap: str, topic: str) -> dict[tuple[int, int], bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("codec", ["none", "lz4"])
+@pytest.mark.parametrize("codec", [pytest.param("none", marks=pytest.mark.long), "lz4"])
 def test_idempotent_produce_loses_nothing_and_doubles_nothing(tmp_path: Path, codec: str) -> None:
     # given
     dice = random.Random(codec)

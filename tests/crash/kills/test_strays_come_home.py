@@ -57,7 +57,7 @@ def topics_with_strays(states: NamedStates, chosen: dict[str, str]) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("kills", [0, 4])
+@pytest.mark.parametrize("kills", [pytest.param(0, marks=pytest.mark.long), 4])
 def test_what_an_older_version_kept_elsewhere_is_found(tmp_path: Path, kills: int) -> None:
     rng = random.Random(seed_of_this_run())
     chosen, data = settings(rng), tmp_path / "data"

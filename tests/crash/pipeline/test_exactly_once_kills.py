@@ -75,7 +75,7 @@ def test_rows_are_there_once_after_a_few_kills(
     )
 
     assert killed.run_until_killed("everything", more_batches=2)
-    killed.run_to_the_end(worker_kills=2)
+    killed.run_to_the_end()
 
     assert_exactly_once(kafka, killed)
 

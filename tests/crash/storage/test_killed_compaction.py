@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from ottla.storage.log import Log
 from ottla.storage.log_directory import LogDirectory
 from support.exploration import DEEP
 from support.storage.compaction import COMPACTED, clean, contents, end_transaction, files, headers, put
-from support.storage.kill_points import Report, run_until_killed
+from support.storage.kill_points import Killed, Report, killed_everywhere
 from support.storage.logs import NOW_MS
 
 CONFIG = replace(COMPACTED, segment_bytes=900, index_interval_bytes=100, file_delete_delay_ms=0)
@@ -34,29 +34,12 @@ def without_waiting_for_the_disk() -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True, slots=True)
-class Killed:
-    """The files of a process that was killed at one of its file operations, and its reports until then."""
-
-    operation: int
-    root: Path
-    reports: list[tuple[str, Any]]
-
-
 @pytest.fixture(scope="module")
 def killed_lives(
     without_waiting_for_the_disk: None, tmp_path_factory: pytest.TempPathFactory
 ) -> list[Killed]:
     """One for every file operation of the life, and the one that lived to its end. Open copies of them."""
-    directory = tmp_path_factory.mktemp("killed")
-    lives: list[Killed] = []
-    died = True
-    while died:
-        operation = len(lives) + 1
-        root = directory / str(operation)
-        died, reports = run_until_killed(live_a_life, root, operation)
-        lives.append(Killed(operation, root, reports))
-    return lives
+    return list(killed_everywhere(live_a_life, tmp_path_factory.mktemp("killed")))
 
 
 def open_partition(directory: LogDirectory) -> Log:
@@ -186,16 +169,12 @@ def test_a_kill_at_any_file_operation_of_the_start_after_a_kill_is_as_harmless(
             continue
         seen.add(left)
         # Each leftover has its own turn at the start's operations: together they have them all.
-        start_died, start_kill_at = True, len(seen) % stride - stride + 1
-        while start_died:
-            start_kill_at += stride
-            copy = tmp_path / f"{life.operation}-{start_kill_at}"
-            copy_of(life, copy)
-
-            start_died, _ = run_until_killed(start, copy, start_kill_at)
-            what = f"killed at {life.operation}, the start at {start_kill_at}"
-            check_after_restart(copy, life.reports, what)
-            shutil.rmtree(copy)
+        directory = tmp_path / str(life.operation)
+        first = len(seen) % stride + 1
+        for start_life in killed_everywhere(start, directory, first=first, stride=stride, before=life.root):
+            what = f"killed at {life.operation}, the start at {start_life.operation}"
+            check_after_restart(start_life.root, life.reports, what)
+        shutil.rmtree(directory)
     assert len(seen) > 10, "too few different leftovers to tell anything"
 
 

@@ -15,7 +15,7 @@ import pytest
 from ottla.protocol.record_batch import parse_batch_header
 from ottla.storage.log import Log, LogConfig, LogCorruption
 from ottla.storage.log_directory import LogDirectory
-from support.storage.kill_points import Report, run_until_killed
+from support.storage.kill_points import Report, killed_everywhere
 from support.storage.logs import NOW_MS, append, fill, offsets, open_log, read_all
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100, file_delete_delay_ms=0)
@@ -121,12 +121,10 @@ class Promise:
 
 
 def test_a_kill_at_any_file_operation_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    died, kill_at = True, 0
-    while died:
-        kill_at += 1
-        root = tmp_path / str(kill_at)
-        died, reports = run_until_killed(live_a_life, root, kill_at)
-        promise = Promise.of(reports)
+    kill_at = 0
+    for life in killed_everywhere(live_a_life, tmp_path):
+        kill_at, root = life.operation, life.root
+        promise = Promise.of(life.reports)
 
         directory = LogDirectory.open(root, node_id=1)
         log = open_partition(directory)

@@ -16,7 +16,7 @@ from ottla.protocol.record_batch import Record
 from ottla.storage.log import AbortedTransaction, Log, LogConfig
 from ottla.storage.log_directory import LogDirectory
 from support.exploration import DEEP
-from support.storage.kill_points import Report, run_until_killed
+from support.storage.kill_points import Report, killed_everywhere
 from support.storage.logs import NOW_MS, append
 from support.storage.transactions import append_marker, read_committed, stable_end
 
@@ -119,11 +119,9 @@ def replayed(log: Log, copy: Path) -> Known:
 def test_a_kill_at_any_file_operation_leaves_the_transactions_that_the_log_tells(tmp_path: Path) -> None:
     """Every third operation in `make test`, every one in `make drills`."""
     stride = 1 if DEEP else 3
-    died, kill_at, seen_open, seen_aborted = True, 1 - stride, 0, 0
-    while died:
-        kill_at += stride
-        root = tmp_path / str(kill_at)
-        died, reports = run_until_killed(live_a_life, root, kill_at)
+    seen_open, seen_aborted = 0, 0
+    for life in killed_everywhere(live_a_life, tmp_path, stride=stride):
+        kill_at, root, reports = life.operation, life.root, life.reports
         directory = LogDirectory.open(root, node_id=1)
         log = open_partition(directory)
 

@@ -61,6 +61,37 @@ def test_rows_are_appended_once_and_again_only_where_offsets_were_altered(
     assert host.stop(run) is None
 
 
+@pytest.mark.parametrize("upsert", ["false", "true"])
+def test_a_topic_without_values_makes_no_table_yet(
+    host: SparkHost, topic: str, tmp_path: Path, upsert: str
+) -> None:
+    given = {
+        "connector.class": CLASS,
+        "topics": topic,
+        "delta.path": str(tmp_path / "table"),
+        "delta.upsert-mode-enabled": upsert,
+        "delta.id-columns": "id",
+        "key.converter": "org.apache.kafka.connect.converters.LongConverter",
+    }
+    kafka = KafkaCluster(host.bootstrap)
+    # given a topic that is empty, then has records without values
+    run = host.start(topic, given)
+    keys = [number.to_bytes(8) for number in range(3)]
+    produce(host.bootstrap, topic, [{"key": key, "value": None} for key in keys])
+    ends = kafka.end_positions(topic)
+    eventually(
+        lambda: kafka.committed(f"connect-{topic}", topic) == ends, "they are passed over", BATCH_TIMEOUT_S
+    )
+    assert not (tmp_path / "table").exists()
+    # when there is a value
+    produce(host.bootstrap, topic, [{"key": keys[1], "value": b'{"id": 1, "a": 2}'}])
+    # then the table has its columns
+    eventually(
+        lambda: delta_rows(tmp_path / "table") == [{"id": 1, "a": 2}], "the row is there", BATCH_TIMEOUT_S
+    )
+    assert host.stop(run) is None
+
+
 def test_upserts_replace_and_delete_rows(host: SparkHost, topic: str, tmp_path: Path) -> None:
     table = tmp_path / "table"
     given = {

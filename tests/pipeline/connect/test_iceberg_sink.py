@@ -57,6 +57,24 @@ def topic(kafka: KafkaCluster, unique_name: str) -> str:
     return unique_name
 
 
+def test_a_topic_without_values_makes_no_table_yet(
+    host: SparkHost, kafka: KafkaCluster, topic: str, tmp_path: Path
+) -> None:
+    """A table without columns would leave out all fields that come later."""
+    table = tmp_path / "db" / "rows"
+    # given a topic that is empty, then has records without values
+    run = host.start(topic, config(topic, tmp_path))
+    send(kafka, topic, [None, None, None])
+    ends = kafka.end_positions(topic)
+    eventually(lambda: committed(kafka, topic, topic) == ends, "they are passed over", BATCH_TIMEOUT_S)
+    assert not table.exists()
+    # when there is a value
+    send(kafka, topic, [{"id": 1, "a": 2}])
+    # then the table has its columns
+    eventually(lambda: iceberg_rows(table) == [{"id": 1, "a": 2}], "the row is there", BATCH_TIMEOUT_S)
+    assert host.stop(run) is None
+
+
 def test_rows_are_there_once_over_stops_and_new_fields_become_columns(
     host: SparkHost, kafka: KafkaCluster, topic: str, tmp_path: Path
 ) -> None:

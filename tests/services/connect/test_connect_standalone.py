@@ -25,13 +25,16 @@ def test_connectors_of_files_run_and_others_may_be_added(
     properties.write_text("name=a\nconnector.class=FileStreamSource\ntopic=t\n", encoding="utf-8")
     config = {"connector.class": "FileStreamSink", "topics": "t", "tasks.max": 2}
     as_json.write_text(json.dumps({"name": "b", "config": config}), encoding="utf-8")
-    words = ("standalone", str(worker_file), str(properties), str(as_json))
+    stopped = {"name": "d", "config": {**config, "tasks.max": 1}, "initial_state": "STOPPED"}
+    (tmp_path / "d.json").write_text(json.dumps(stopped), encoding="utf-8")
+    words = ("standalone", str(worker_file), str(properties), str(as_json), str(tmp_path / "d.json"))
     with ConnectWorker.start(broker.bootstrap, tmp_path, words=words) as worker:
         worker.wait_for("a", "RUNNING", 1)
         worker.wait_for("b", "RUNNING", 2)
+        worker.wait_for("d", "STOPPED", 0)
         worker.put("c")
         worker.wait_for("c", "RUNNING", 1)
-        assert sorted(worker.ask("GET", "/connectors").body) == ["a", "b", "c"]
+        assert sorted(worker.ask("GET", "/connectors").body) == ["a", "b", "c", "d"]
         assert worker.ask("PUT", "/connectors/b/stop").status == 204
         worker.wait_for("b", "STOPPED", 0)
         assert worker.ask("GET", "/").body["kafka_cluster_id"]

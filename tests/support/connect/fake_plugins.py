@@ -260,6 +260,31 @@ class PoisonedConverter(TextConverter):
         raise DataError(f"{value} is poison")
 
 
+class AwayConverter(TextConverter):
+    """UTF-8, by something that is away for the first so many attempts at each text; `poison` is no text."""
+
+    def __init__(self) -> None:
+        self._times = 0
+        self._left: dict[Any, int] = {}
+
+    def configure(self, properties: Mapping[str, str], is_key: bool) -> None:
+        self._times = int(properties.get("away.times", "0"))
+
+    def to_connect(self, topic: str, data: bytes | None) -> tuple[Any, Any]:
+        self._ask(data)
+        return super().to_connect(topic, data)
+
+    def from_connect(self, topic: str, schema: Any, value: Any) -> bytes | None:
+        self._ask(value)
+        return super().from_connect(topic, schema, value)
+
+    def _ask(self, text: Any) -> None:
+        left = self._left.setdefault(text, self._times)
+        if left:
+            self._left[text] = left - 1
+            raise RetriableError(f"the registry is away for {text!r}")
+
+
 class BytesConverter:
     def configure(self, properties: Mapping[str, str], is_key: bool) -> None:
         pass
@@ -282,6 +307,7 @@ PLUGINS: Final = (
     _plugin(("test.LedgerSink",), Kind.SINK, "LedgerSink"),
     _plugin(("test.TextConverter",), Kind.CONVERTER, "TextConverter"),
     _plugin(("test.PoisonedConverter",), Kind.CONVERTER, "PoisonedConverter"),
+    _plugin(("test.AwayConverter",), Kind.CONVERTER, "AwayConverter"),
     _plugin(("org.apache.kafka.connect.storage.StringConverter",), Kind.CONVERTER, "TextConverter"),
     _plugin(("org.apache.kafka.connect.converters.ByteArrayConverter",), Kind.CONVERTER, "BytesConverter"),
     _plugin(

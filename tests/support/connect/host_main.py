@@ -1,4 +1,4 @@
-"""`python -m support.connect.host_main`: a host that knows the plugins of fake_plugins.py, and no others."""
+"""`python -m support.connect.host_main`: a host with fake_plugins.py and a few plugins of ours."""
 
 from __future__ import annotations
 
@@ -6,5 +6,9 @@ import ottla.connect.plugins.catalog as catalog
 from ottla.connect.host.__main__ import main
 
 if __name__ == "__main__":
-    catalog.BUILT_IN = ("support.connect.fake_plugins",)  # type: ignore[misc, assignment]
+    catalog.BUILT_IN = (  # type: ignore[misc]
+        "support.connect.fake_plugins",
+        "ottla.connect.cdc.plugins",
+        "ottla.connect.converters.plugins",
+    )
     main()

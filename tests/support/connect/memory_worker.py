@@ -73,7 +73,8 @@ class MemoryWorker:
     def __init__(self, given: Mapping[str, str], host: Path = HOST, *, standalone: bool = False) -> None:
         self.settings = Settings(TABLE, from_mapping(given))
         self.configs, self.statuses = MemoryConfigs(), MemoryStatuses()
-        self.offsets = Offsets(KeptOffsets(), KeptOffsets(is_sink=True), CheckpointOffsets())
+        sources = KeptOffsets()
+        self.offsets = Offsets(sources, KeptOffsets(is_sink=True), CheckpointOffsets(sources))
         names = {name for each in PLUGINS for name in each.names}
         installed = [each for each in installed_plugins().plugins if not names & {*each.names}]
 
@@ -86,7 +87,7 @@ class MemoryWorker:
         self.parts: WorkerParts = build(
             self.settings, self.configs, self.statuses, WORKER_ID, around, self._fence, standalone=standalone
         )
-        self.parts.reconciler.connect(self.parts.supervisor, self.set_tasks, self._assign)
+        self.parts.reconciler.connect(self.parts.supervisor, self.set_tasks, self.assign)
         self._tasks = BackgroundTasks()
 
     async def _taken_over(self, connector: str, task: int, *_: Mapping[str, str]) -> None:
@@ -99,7 +100,8 @@ class MemoryWorker:
         """Store task configurations."""
         await self.configs.write(lambda: set_tasks(self.configs.image, connector, configs))
 
-    def _assign(self) -> None:
+    def assign(self) -> None:
+        """Everything is this worker's."""
         self.parts.reconciler.take(Assignment(assigned=all_of(self.configs.image)), 1)
 
     async def start(self) -> None:

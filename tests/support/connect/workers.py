@@ -80,6 +80,16 @@ class ConnectWorker:
                 worker.server.process.send_signal(signal.SIGCONT)
                 worker.server.stop()
 
+    @classmethod
+    def installed(cls, bootstrap: str, log: Path, settings: Mapping[str, str]) -> ConnectWorker:
+        """`ottla connect` with the plugins and hosts of the installation; it is still to start."""
+        port = free_port()
+        command = [sys.executable, "-m", "ottla", "connect", "--bootstrap", bootstrap]
+        command += ["--listen", f"http://127.0.0.1:{port}"]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={value}"]
+        return cls(port, ServerProcess(command, "ottla connect ready", log))
+
     def ask(
         self,
         method: str,

@@ -299,7 +299,7 @@ public class ConnectOracle {
 
     // -- what is answered --------------------------------------------------------------------------------
 
-    private static JsonNode told(Schema schema) {
+    static JsonNode told(Schema schema) {
         if (schema == null) {
             return JSON.nullNode();
         }
@@ -326,7 +326,7 @@ public class ConnectOracle {
         return node;
     }
 
-    private static JsonNode told(Object value) {
+    static JsonNode told(Object value) {
         if (value == null) {
             return JSON.nullNode();
         }

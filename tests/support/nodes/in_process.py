@@ -57,6 +57,11 @@ class RawClient:
         self._writer.close()
 
 
+def open_connections(broker: Broker) -> int:
+    """How many clients are connected."""
+    return sum(limits.total for _, _, limits, _ in broker.server.groups)
+
+
 async def until(condition: Callable[[], object]) -> None:
     """Wait until a condition holds that the product has no event for."""
     async with asyncio.timeout(CONDITION_TIMEOUT_S):

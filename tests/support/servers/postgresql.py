@@ -29,8 +29,8 @@ def postgresql_programs() -> Path | None:
 
 
 @contextmanager
-def postgresql(programs: Path) -> Iterator[str]:
-    """A server with an empty database while the block runs; yields its URL."""
+def postgresql(programs: Path, *settings: str) -> Iterator[str]:
+    """A server with an empty database while the block runs; yields its URL. settings: `wal_level=logical`."""
     with unprivileged_directory() as directory, (directory / "postgres.log").open("ab") as log:
         data, port = directory / "data", free_port()
         initdb: list[str | Path] = [
@@ -46,7 +46,8 @@ def postgresql(programs: Path) -> Iterator[str]:
         if start(initdb, directory, log, {"LC_ALL": "C.UTF-8"}).wait(START_TIMEOUT_SECONDS) != 0:
             raise ServerError(f"initdb failed: {(directory / 'postgres.log').read_text()}")
         command = [programs / "postgres", "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", directory]
-        server = start([*command, "-F"], directory, log, {"LC_ALL": "C.UTF-8"})
+        given = [word for setting in settings for word in ("-c", setting)]
+        server = start([*command, "-F", *given], directory, log, {"LC_ALL": "C.UTF-8"})
         url = f"postgresql://ottla@127.0.0.1:{port}/postgres"
         try:
             _wait_until_answering(url, server, directory / "postgres.log")

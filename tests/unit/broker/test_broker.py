@@ -28,7 +28,14 @@ from ottla.protocol.messages.produce_request import (
     TopicProduceData,
 )
 from ottla.protocol.record_batch import NewRecord, decode_records, encode_batch
-from support.nodes.in_process import RawClient, connect, create_topic, running_broker, until
+from support.nodes.in_process import (
+    RawClient,
+    connect,
+    create_topic,
+    open_connections,
+    running_broker,
+    until,
+)
 
 NOW_MS = 1_700_000_000_000
 
@@ -272,7 +279,7 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not(tmp_path: Path) -> N
         waiting = asyncio.ensure_future(fetch(waiter, "orders", 0, max_wait_ms=60_000))
         await until(lambda: broker.partitions.partition("orders", 0).waiter_count == 1)
         idle = await connect(broker)
-        await until(lambda: broker.server.connection_count == 3)
+        await until(lambda: open_connections(broker) == 3)
         await asyncio.sleep(0.05)
         await broker.server.close_idle()
         assert await idle.closed_by_broker()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.connect.connector_files import read_connectors
+from ottla.cli.frame.connector_files import read_connectors
 from ottla.client.cluster import KafkaCluster
 from ottla.demo.connect.feed import FILE, Feed, whole_lines
 from ottla.demo.connect.second_act import APPS, CONNECTORS, FILES, SEARCH

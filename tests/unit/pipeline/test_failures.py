@@ -46,6 +46,24 @@ def test_a_python_traceback_stays_whole_without_spark_around_it() -> None:
     assert failure.traceback == TRACEBACK
 
 
+def test_an_exception_that_follows_from_one_of_the_jvm_is_the_line() -> None:
+    jvm = "py4j.protocol.Py4JJavaError: An error occurred while calling o1.save.\n: x.SparkException: rows"
+    text = (
+        'Traceback (most recent call last):\n  File "sink.py", line 1, in write\n    save()\n'
+        f"{jvm}\n\tat x.Y.z(Y.scala:1)\nCaused by: java.io.IOException: No space left\n\t... 73 more\n\n\n"
+        "The above exception was the direct cause of the following exception:\n\n"
+        'Traceback (most recent call last):\n  File "sink.py", line 2, in write\n    raise\n'
+        "app.sink.SinkFailed: IOException: No space left\n\n"
+        "\tat py4j.Protocol.getReturnValue(Protocol.java:476)\n\t... 34 more\n"
+    )
+    failure = failure_of(SparkLike("Job aborted", SparkLike(text)))
+    assert failure.line == "SinkFailed: IOException: No space left"
+    assert failure.traceback is not None
+    assert failure.traceback.startswith("Traceback") and "save()" in failure.traceback
+    assert failure.traceback.endswith("app.sink.SinkFailed: IOException: No space left")
+    assert "\tat " not in failure.traceback and "Caused by" not in failure.traceback
+
+
 def test_connect_gives_the_causes_as_text() -> None:
     text = "Job aborted\n\tat x.Y(Z.java)\nCaused by: java.io.IOException: disk\n\tat a.b(C)"
     assert failure_of(SparkLike(text)).line == "IOException: disk"

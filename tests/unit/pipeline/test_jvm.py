@@ -97,6 +97,15 @@ def test_a_later_start_is_direct_with_the_archive_that_there_is(
     assert called(tmp_path).startswith(f"java -Xshare:auto -XX:SharedArchiveFile={home.archive} -cp a.jar")
 
 
+@pytest.mark.parametrize("own_session", [True, False])
+def test_a_kill_of_the_process_group_ends_the_jvm_where_it_is_left_there(
+    order: JvmOrder, started: list[StartedJvm], own_session: bool
+) -> None:
+    started.append(start_jvm(replace(order, own_session=own_session)))
+    started[0]._await_address()
+    assert (os.getpgid(started[0].process.pid) == os.getpgid(0)) is not own_session
+
+
 def test_the_direct_command_has_all_that_the_launcher_would_give(order: JvmOrder) -> None:
     command = direct_command(order, JvmCommand("a.jar", ("--add-opens=x", "-Dy=1")), home_of(order))
     assert command[1:] == [

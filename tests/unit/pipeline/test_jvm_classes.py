@@ -11,9 +11,9 @@ import pytest
 
 from ottla.pipeline.spark import jvm_classes
 from ottla.pipeline.spark.java_runtime import find_java
-from ottla.pipeline.spark.jvm_classes import classes_jar
+from ottla.pipeline.spark.jvm_classes import LAKE_COMMITS_CLASS, classes_jar
 from ottla.pipeline.spark.session import installed_spark
-from ottla.pipeline.spark.spark_jars import kafka_connector_jars
+from ottla.pipeline.spark.spark_jars import kafka_connector_jars, local_files_jar
 
 MISCOMPILED = """
 public final class Miscompiled {
@@ -61,6 +61,16 @@ def test_the_jar_is_made_once(jars: Sequence[Path], tmp_path: Path) -> None:
     assert classes_jar(find_java(), home, jars) == jar
     assert jar.stat().st_mtime_ns == made.st_mtime_ns
     assert [path.name for path in jar.parent.iterdir()] == [jar.name], "what making it left"
+
+
+def test_local_files_that_lakes_are_committed_to_are_there_where_their_jar_is(jars: Sequence[Path]) -> None:
+    local_files = local_files_jar()
+    if local_files is None:
+        pytest.skip("the jar of local files can't be fetched")
+    jar = classes_jar(find_java(), installed_spark()[0], jars, local_files)
+    assert jar is not None
+    with zipfile.ZipFile(jar) as archive:
+        assert f"{LAKE_COMMITS_CLASS.replace('.', '/')}.class" in archive.namelist()
 
 
 def test_other_jars_get_a_jar_of_their_own_or_none(jars: Sequence[Path]) -> None:

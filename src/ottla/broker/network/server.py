@@ -120,11 +120,6 @@ class Server:
         return _Group(self._config, [listener.name for listener in listeners], shared)
 
     @property
-    def connection_count(self) -> int:
-        """How many clients are connected."""
-        return len(self._clients.connections) + len(self._controllers.connections)
-
-    @property
     def groups(self) -> Iterator[tuple[str, Sequence[str], ConnectionLimits, Shared]]:
         """The two kinds of listeners: name, the listeners' names, their connections, their memory."""
         for name, listeners, group in (

@@ -11,10 +11,10 @@ from typing import Any, Final
 import click
 
 from ottla.cli.cluster.outcomes import Outcomes
-from ottla.cli.connect.connector_files import WantedConnector, read_connectors
 from ottla.cli.connect.session import Session, asks_connect
 from ottla.cli.frame.commands import command
 from ottla.cli.frame.confirming import confirm, yes_option
+from ottla.cli.frame.connector_files import WantedConnector, read_connectors
 from ottla.cli.frame.errors import ExitCode
 from ottla.cli.frame.options import positive_number
 from ottla.client.connect_api import ConnectRefusal, FieldError

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from ottla.cli.frame.commands import command
+from ottla.cli.frame.connector_files import read_connector
 from ottla.cli.servers.given_settings import given_from
 from ottla.cli.servers.options import allow_anonymous_option, log_level_option, metrics_option
 from ottla.cli.servers.service_command import (
@@ -18,13 +17,11 @@ from ottla.cli.servers.service_command import (
     run_service,
     with_options,
 )
-from ottla.config.errors import ConfigError
-from ottla.config.sources import MAX_FILE_BYTES, SET, from_file, texts
+from ottla.config.sources import SET
 from ottla.connect import settings
 from ottla.connect.service import connect_service, standalone_service
+from ottla.connect.worker.standalone import GivenConnector
 from ottla.metrics import settings as metrics_settings
-
-NAME: Final = "name"
 
 connect: Final[click.Command] = ServiceCommand(
     "A worker of Connect: runs connectors between Kafka and other systems, together with the other workers "
@@ -81,52 +78,6 @@ def standalone(
     )
     given = given_from(worker, set_words, settings.TABLE)
     found = with_options(settings.TABLE, given, options, allow_anonymous=allow_anonymous)
-    configs = [read_connector(path) for path in connectors]
-    return run_service(lambda own: standalone_service(own, configs), found, settings.LISTENERS)
-
-
-def read_connector(path: Path) -> Mapping[str, str]:
-    """The configuration of a connector's file: properties, or JSON. Raises ConfigError."""
-    if path.suffix.lower() != ".json":
-        config = texts(from_file(path))
-    else:
-        config = _configuration(path, _json(path))
-    if not config.get(NAME):
-        raise ConfigError(f"{path}: the connector has no {NAME}")
-    return config
-
-
-def _json(path: Path) -> Any:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-        if len(data) > MAX_FILE_BYTES:
-            raise ConfigError(f"{path}: larger than {MAX_FILE_BYTES} bytes, is this a connector's file?")
-        return json.loads(data)
-    except OSError as problem:
-        raise ConfigError(f"{path}: can't read it: {problem.strerror or problem}") from None
-    except (ValueError, RecursionError) as problem:
-        raise ConfigError(f"{path}: it is no JSON: {problem}") from None
-
-
-def _configuration(path: Path, found: Any) -> dict[str, str]:
-    """The texts of {"name": …, "config": {…}}, or of the configuration alone."""
-    config, name = found, None
-    if isinstance(found, dict) and isinstance(found.get("config"), dict):
-        config, name = found["config"], found.get(NAME)
-    if not isinstance(config, dict):
-        raise ConfigError(f"{path}: it is no connector's configuration")
-    known: dict[str, str] = {}
-    for key, value in config.items():
-        match value:
-            case str():
-                known[key] = value
-            case bool():
-                known[key] = "true" if value else "false"
-            case int() | float():
-                known[key] = str(value)
-            case _:
-                raise ConfigError(f"{path}: the value of {key} is no text")
-    if isinstance(name, str):
-        known.setdefault(NAME, name)
-    return known
+    wanted = [read_connector(path) for path in connectors]
+    begun = [GivenConnector(each.config, each.initial_state) for each in wanted]
+    return run_service(lambda own: standalone_service(own, begun), found, settings.LISTENERS)

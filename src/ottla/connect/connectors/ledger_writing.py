@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Protocol, TypeVar
 
+from ottla.connect.connectors.batches import made_of
 from ottla.connect.connectors.common import Superseded
-from ottla.connect.data.record import TopicPartition
+from ottla.connect.data.record import SinkRecord, TopicPartition
 from ottla.connect.plugins.api import RetriableError
 
 
@@ -53,19 +54,25 @@ class LedgerStore(Protocol[C]):
     def write(self, places: Sequence[TopicPartition], plan: Plan[C]) -> None:
         """Read the offsets, plan with them and write the batch; in one transaction where there are any."""
 
+    def close(self) -> None:
+        """Release it. Safe to call twice."""
+
 
 class LedgerWriting(Generic[C]):
-    """The offsets of one task's partitions, as it knows them."""
+    """A sink task's store, opened when it is needed, and the offsets in it as the task knows them."""
 
-    def __init__(self) -> None:
+    def __init__(self, opened: Callable[[], LedgerStore[C]]) -> None:
+        """opened: opens the store. Raises RetriableError where that can't be done now."""
+        self._opened = opened
+        self._store: LedgerStore[C] | None = None
         self._next: dict[TopicPartition, int] = {}
         """The next offsets that this task has read or written."""
         self._tried: dict[TopicPartition, int] = {}
         """The next offsets of a batch that failed, and that may have been committed all the same."""
 
-    def open(self, store: LedgerStore[C], places: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The next offsets in a store."""
-        found = store.offsets(places)
+    def open(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The next offsets in the store."""
+        found = self.opened_store().offsets(places)
         self.lose(places)
         self._next.update(found)
         return found
@@ -76,10 +83,35 @@ class LedgerWriting(Generic[C]):
             self._next.pop(place, None)
             self._tried.pop(place, None)
 
-    def write(self, store: LedgerStore[C], changes: Sequence[C]) -> None:
+    def write(self, records: Sequence[SinkRecord], change: Callable[[SinkRecord], C]) -> None:
+        """Write the changes that records are, in their order, those alone that the store has not.
+
+        change: raises DataError. Raises RecordError for the first record that is none, when what is before it
+        is written; Superseded.
+        """
+        self.opened_store()
+        changes, refusal = made_of(records, change)
+        self.write_changes(changes)
+        if refusal is not None:
+            raise refusal
+
+    def close(self) -> None:
+        """Release the store."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def opened_store(self) -> LedgerStore[C]:
+        """The store. Raises RetriableError where it can't be opened now."""
+        if self._store is None:
+            self._store = self._opened()
+        return self._store
+
+    def write_changes(self, changes: Sequence[C]) -> None:
         """Write changes in their order, those alone that the store has not. Raises Superseded."""
         if not changes:
             return
+        store = self.opened_store()
         ends = {each.place: each.offset + 1 for each in changes}
         written: dict[TopicPartition, int] = {}
 

@@ -16,6 +16,18 @@ def _plugin(kind: Kind, target: str, *names: str) -> Plugin:
 
 PLUGINS: Final[tuple[Plugin, ...]] = (
     _plugin(
+        Kind.SOURCE,
+        "jdbc.source:JdbcSource",
+        "io.confluent.connect.jdbc.JdbcSourceConnector",
+        "ottla.connect.JdbcSource",
+    ),
+    _plugin(
+        Kind.SINK,
+        "jdbc.sink:JdbcSink",
+        "io.confluent.connect.jdbc.JdbcSinkConnector",
+        "ottla.connect.JdbcSink",
+    ),
+    _plugin(
         Kind.SINK,
         "mongodb.sink:MongoSink",
         "com.mongodb.kafka.connect.MongoSinkConnector",

@@ -138,6 +138,27 @@ class Retries:
         return None if left <= 0 else min(delay, left)
 
 
+def attempted(
+    operation: Callable[[R], T], record: R, settings: ErrorSettings, rest: Callable[[float], None]
+) -> T:
+    """The result of an operation, attempted again as errors.retry.* say while RetriableError is the cause.
+
+    rest: waits some seconds before the next attempt. Raises the StageError of the last attempt.
+    """
+    retries: Retries | None = None
+    while True:
+        try:
+            return operation(record)
+        except StageError as failed:
+            if not isinstance(failed.__cause__, RetriableError):
+                raise
+            retries = Retries.of(settings) if retries is None else retries
+            delay = retries.next_delay_seconds()
+            if delay is None:
+                raise
+        rest(delay)
+
+
 class ErrorHandler(Generic[R]):
     """Runs an operation on each record as errors.* say.
 
@@ -166,27 +187,19 @@ class ErrorHandler(Generic[R]):
         The operation raises StageError.
         """
         try:
-            return operation(record)
-        except StageError as first:
-            return self._repeat(operation, record, first)
-
-    def _repeat(self, operation: Callable[[R], T], record: R, failed: StageError) -> T | None:
-        retries = Retries.of(self.settings)
-        while True:
+            return attempted(operation, record, self.settings, self._rest)
+        except StageError as failed:
+            self.figures["total-record-failures"] += 1
             cause = failed.__cause__
             assert isinstance(cause, Exception)
-            self.figures["total-record-failures"] += 1
-            delay = retries.next_delay_seconds() if isinstance(cause, RetriableError) else None
-            if delay is None:
-                self.failed(record, Failure(failed.stage, failed.executing_class, cause))
-                return None
-            if not self._wait(delay):
-                raise Stopped from cause
-            self.figures["total-retries"] += 1
-            try:
-                return operation(record)
-            except StageError as again:
-                failed = again
+            self.failed(record, Failure(failed.stage, failed.executing_class, cause))
+            return None
+
+    def _rest(self, seconds: float) -> None:
+        self.figures["total-record-failures"] += 1
+        if not self._wait(seconds):
+            raise Stopped
+        self.figures["total-retries"] += 1
 
     def failed(self, record: R, failure: Failure) -> None:
         """Report a record and skip it. Raises TaskFailed where no error is tolerated."""

@@ -28,6 +28,15 @@ from ottla.config.settings import Settings
 from ottla.config.sources import from_mapping
 from ottla.config.validators import at_least
 from ottla.connect.host.messages import Start
+from ottla.connect.plugins.definitions import (
+    BOUNDARY_INTERVAL,
+    DEAD_LETTER_HEADERS,
+    DEAD_LETTER_REPLICAS,
+    DEAD_LETTERS,
+    LOG_ENABLE,
+    LOG_MESSAGES,
+    RETRY_TIMEOUT,
+)
 
 
 class Tolerance(enum.StrEnum):
@@ -65,30 +74,18 @@ OFFSETS_REPLICAS: Final = short("offset.storage.replication.factor", 3, "The rep
 TOLERANCE: Final = choice(Tolerance)(
     "errors.tolerance", Tolerance.NONE, "Whether records that can't be processed are skipped."
 )
-RETRY_TIMEOUT_MS: Final = long("errors.retry.timeout", 0, "How long a failed operation is repeated.")
 RETRY_DELAY_MAX_MS: Final = long(
     "errors.retry.delay.max.ms", 60_000, "The longest pause between two attempts.", at_least(1)
 )
-LOG_ERRORS: Final = boolean("errors.log.enable", False, "Whether failed records are logged.")
-LOG_MESSAGES: Final = boolean("errors.log.include.messages", False, "Whether the log names the records.")
-DEAD_LETTERS: Final = string("errors.deadletterqueue.topic.name", "", "The topic of the records that failed.")
-DEAD_LETTER_REPLICAS: Final = short(
-    "errors.deadletterqueue.topic.replication.factor", 3, "The replicas of that topic when it is created."
-)
-DEAD_LETTER_HEADERS: Final = boolean(
-    "errors.deadletterqueue.context.headers.enable", False, "Whether headers tell why a record failed."
-)
 BOUNDARY: Final = choice(Boundary)(
     "transaction.boundary", Boundary.POLL, "Where the transactions of an exactly-once source end."
-)
-BOUNDARY_INTERVAL_MS: Final = long.optional(
-    "transaction.boundary.interval.ms", "The length of transactions that end by time.", at_least(0)
 )
 TOPICS: Final = string_list("topics", (), "The topics of a sink.")
 TOPICS_REGEX: Final = string("topics.regex", "", "The pattern of a sink's topics.")
 CREATION_GROUPS: Final = string_list("topic.creation.groups", (), "Groups of topics to create.")
 
-_TABLE: Final = Table("a task of Connect", by_name(globals().values()))
+# With those of `definitions`, which a task takes as they were judged.
+_TABLE: Final = Table("a task of Connect", by_name((*globals().values(), BOUNDARY_INTERVAL)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +129,9 @@ def error_settings(settings: Settings) -> ErrorSettings:
     """The settings of a connector's errors."""
     return ErrorSettings(
         settings[TOLERANCE],
-        settings[RETRY_TIMEOUT_MS],
+        settings[RETRY_TIMEOUT],
         settings[RETRY_DELAY_MAX_MS],
-        settings[LOG_ERRORS],
+        settings[LOG_ENABLE],
         settings[LOG_MESSAGES],
         settings[DEAD_LETTERS].strip(),
         settings[DEAD_LETTER_REPLICAS],

@@ -26,7 +26,6 @@ from ottla.connect.host.producing import Outgoing, drain, produced
 from ottla.connect.host.runner import Tell
 from ottla.connect.host.settings import (
     BOUNDARY,
-    BOUNDARY_INTERVAL_MS,
     FLUSH_INTERVAL_MS,
     FLUSH_TIMEOUT_MS,
     TOPIC_CREATION,
@@ -39,6 +38,7 @@ from ottla.connect.host.settings import (
 )
 from ottla.connect.host.topic_creation import TopicCreation, creation_groups
 from ottla.connect.plugins.api import DefinesTransactions, RetriableError, SourceConnector, TransactionEnd
+from ottla.connect.plugins.definitions import BOUNDARY_INTERVAL
 
 IDLE_SECONDS: Final = 0.02
 """The pause after a turn in which no source partition had anything; it grows to the longest."""
@@ -109,7 +109,7 @@ class SourceTask:
         interval: int | None = 0
         match self._boundary:
             case Boundary.INTERVAL:
-                given = settings[BOUNDARY_INTERVAL_MS]
+                given = settings[BOUNDARY_INTERVAL]
                 interval = worker[FLUSH_INTERVAL_MS] if given is None else given
                 interval = max(interval or 0, 1)
             case Boundary.CONNECTOR:

@@ -18,6 +18,7 @@ BUILT_IN: Final = (
     "ottla.connect.converters.plugins",
     "ottla.connect.transforms.plugins",
     "ottla.connect.connectors.plugins",
+    "ottla.connect.cdc.plugins",
     "ottla.connect.spark.plugins",
 )
 

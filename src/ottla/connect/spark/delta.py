@@ -23,7 +23,7 @@ from ottla.config.settings import Settings
 from ottla.connect.spark import settings as common
 from ottla.connect.spark.ledger import Fenced, Ledger, LedgerError, read_ledger
 from ottla.connect.spark.settings import COMMON
-from ottla.connect.spark.sink import VALUE, Batch, Context, Pace, Target, rows_of
+from ottla.connect.spark.sink import VALUE, Batch, Context, Pace, Target, has_columns, rows_of
 from ottla.pipeline.spark.lake_jars import Lake
 
 if TYPE_CHECKING:
@@ -136,12 +136,15 @@ class DeltaTarget:
         from ottla.connect.spark.upserts import DELETED, last_rows
 
         spark, upsert = batch.frame.sparkSession, self._settings[UPSERT]
+        exists = self._exists(spark)
+        if not exists and not has_columns(batch.frame):
+            return
         ids: tuple[str, ...] = self._settings[IDS]
         if upsert:
             rows = last_rows(batch.frame, ids)
         else:
             rows = rows_of(batch.frame.where(F.col(VALUE).isNotNull()))
-        if not self._exists(spark):
+        if not exists:
             self._create(rows.drop(DELETED))
         self._commit(self._conformed(rows), batch.ledger, upsert=upsert)
 

@@ -72,6 +72,8 @@ class Engine:
             properties=_properties(lakes) | given,
             python_tasks=False,
             more_jars=jars,
+            # a leash that kills its host's group must be sure of the JVM too: others may write by then
+            own_session=False,
         )
         session = start_session(wanted)
         queries = QueryRunner(session.spark, on_progress=on_progress, on_end=on_end)
@@ -120,6 +122,8 @@ def _properties(lakes: frozenset[Lake]) -> dict[str, str]:
     if Lake.DELTA in lakes:
         # a table's state is read in 50 tasks by default, which takes seconds on a few cores
         properties["spark.databricks.delta.snapshotPartitions"] = "4"
+        # through fs.file.impl, whose renames replace no commit; Delta's own choice for file: does not ask it
+        properties["spark.delta.logStore.file.impl"] = "io.delta.storage.LocalLogStore"
         properties["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
     return properties
 

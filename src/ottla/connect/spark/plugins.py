@@ -1,6 +1,4 @@
-"""The plugins of this room: connectors that run on Spark, by ottla's names and by those of Java's
-connectors.
-"""
+"""The connectors that run on Spark, by ottla's names and by those of Java's connectors."""
 
 from __future__ import annotations
 

@@ -3,10 +3,13 @@
 What goes in are Kafka's columns, and FAILED for records that have failed already. What comes out are the
 same columns without the records that a transform drops: the topic as transforms made it, key and value as
 JSON with its schema (null for a tombstone), and FAILED for records that a converter or a transform refuses.
+What may come right (a registry that is away) is attempted again here, in the task of Spark's that has met it,
+for as long as errors.retry.timeout says.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.connect.converters.json_converter import JsonConverter
 from ottla.connect.data.record import Record
 from ottla.connect.host.conversion import Conversion
-from ottla.connect.host.errors import SINK_TASK, Stage, StageError, java_class_name, stack_trace
-from ottla.connect.plugins.api import RetriableError
+from ottla.connect.host.errors import SINK_TASK, Stage, StageError, attempted, java_class_name, stack_trace
+from ottla.connect.host.settings import ErrorSettings
 from ottla.connect.plugins.catalog import installed_plugins
 from ottla.connect.spark.sink import KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, VALUE
 from ottla.pipeline.sink.dead_letters import MAX_MESSAGE_CHARACTERS, MAX_TRACE_CHARACTERS
@@ -32,10 +35,14 @@ _REPLACE_NULL: Final = "replace.null.with.default"
 
 @dataclass(frozen=True, slots=True)
 class RowSettings:
-    """What a process needs to convert records: the connector's configuration, and the worker's."""
+    """What a process needs to convert records: the connector's configuration, and the worker's.
+
+    errors: how long what may come right is attempted again.
+    """
 
     config: Mapping[str, str]
     worker: Mapping[str, str]
+    errors: ErrorSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,7 @@ class _Consumed:
 
 
 def convert_batches(settings: RowSettings, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The function of mapInArrow. Raises RetriableError, which ends the batch: its task begins again."""
+    """The function of mapInArrow."""
     import pyarrow as pa
 
     rows = _Rows(settings)
@@ -86,6 +93,7 @@ class _Rows:
 
     def __init__(self, settings: RowSettings) -> None:
         self._conversion = Conversion(installed_plugins(), settings.config, settings.worker)
+        self._errors = settings.errors
         self._writers = {KEY: self._writer(KEY), VALUE: self._writer(VALUE)}
 
     def _writer(self, side: str) -> JsonConverter:
@@ -103,7 +111,7 @@ class _Rows:
             return row
         message: Any = _Consumed(row)
         try:
-            found = self._conversion.to_record(message)
+            found = attempted(self._conversion.to_record, message, self._errors, time.sleep)
         except StageError as failed:
             return row | {
                 FAILED: failure_row(failed.stage, failed.executing_class, failed.__cause__ or failed)
@@ -126,9 +134,7 @@ class _Rows:
 
 
 def failure_row(stage: Stage, class_name: str, problem: BaseException) -> dict[str, str]:
-    """Why a record is refused (ERROR_TYPE). Raises RetriableError."""
-    if isinstance(problem, RetriableError):
-        raise problem
+    """Why a record is refused (ERROR_TYPE)."""
     return {
         "node": class_name,
         "stage": stage.value,

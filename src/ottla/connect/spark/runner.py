@@ -21,6 +21,7 @@ from ottla.connect.host.settings import plugin_settings
 from ottla.connect.plugins.catalog import Catalog, Kind, Plugin, installed_plugins
 from ottla.connect.plugins.catalog import Engine as EngineKind
 from ottla.connect.spark.engine import Engine
+from ottla.connect.spark.query_offsets import query_partition
 from ottla.connect.spark.sink_query import SinkQuery
 from ottla.pipeline.query.query import PipelineQuery, QueryState
 from ottla.pipeline.query.query_progress import QueryProgress
@@ -172,7 +173,7 @@ class SparkRunner:
             self._idle.add(run.order.run)
             self._tell(Running(run.order.run))
             if is_source:
-                self._tell(Partitions(run.order.run, [{"query": run.order.run.connector}]))
+                self._tell(Partitions(run.order.run, [query_partition(run.order.run.connector)]))
 
     def _plugin(self, order: Start) -> Plugin:
         catalog = installed_plugins() if self._catalog is None else self._catalog

@@ -106,6 +106,14 @@ def struct_of(value: DataType) -> StructType:
     return value if isinstance(value, StructType) else StructType([StructField(VALUE, value)])
 
 
+def has_columns(frame: DataFrame) -> bool:
+    """Whether a batch says what columns a new table has: JSON without a schema and without values does not.
+
+    The first batch of a topic that is still empty has no records.
+    """
+    return bool(struct_of(frame.schema[VALUE].dataType).fields)
+
+
 def rows_of(frame: DataFrame) -> DataFrame:
     """A batch's values as columns, without the places of the records."""
     from pyspark.sql import functions as F

@@ -90,7 +90,7 @@ class SinkQuery:
         key = values_of("key", start.config, start.worker, settings[names.KEY_SCHEMA])
         value = values_of("value", start.config, start.worker, settings[names.VALUE_SCHEMA])
         chain = TransformChain.of(start.config, installed_plugins())
-        rows = RowSettings(dict(start.config), dict(start.worker))
+        rows = RowSettings(dict(start.config), dict(start.worker), errors)
         self._conversion = Conversion(
             start.run.connector,
             value,

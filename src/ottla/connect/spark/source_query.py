@@ -2,7 +2,8 @@
 
 Where it goes on is in Spark's checkpoint, which the connector's setting names: for these sources nothing else
 can say it, since only Spark reads their offsets. Each generation of the connector's offsets has a checkpoint
-of its own, so that a reset begins anew.
+of its own, so that a reset begins anew, and one that was altered at that offset (source_checkpoint.py). The
+connector's offsets in Connect's topic are a copy for those who ask (query_offsets.py).
 
     1. Spark writes what batch N reads into the checkpoint
     2. the batch's records and the number N are written in one transaction (pipeline/sink/exactly_once)
@@ -29,9 +30,12 @@ from ottla.connect.host.settings import Tolerance, connector_settings, error_set
 from ottla.connect.host.topic_creation import TopicCreation, creation_groups
 from ottla.connect.plugins.catalog import installed_plugins
 from ottla.connect.spark.engine import Engine
+from ottla.connect.spark.files.manifest import Place
 from ottla.connect.spark.files.places import place_of
 from ottla.connect.spark.ledger import Owner
+from ottla.connect.spark.query_offsets import TellingOffsets, json_of_offset, offset_in_log, offset_of_json
 from ottla.connect.spark.rows import FAILED, RowSettings
+from ottla.connect.spark.source_checkpoint import OFFSETS, begin_at, newest_batch
 from ottla.connect.spark.source_rows import OUTGOING, produce_batches
 from ottla.connect.transforms.chain import TransformChain
 from ottla.pipeline.formats.connect_json import ConnectJsonFormat
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
 
 GENERATION: Final = "ottla.generation"
 MAX_METADATA_BYTES: Final = 1 << 20
+MAX_OFFSETS_BYTES: Final = 16 << 20
 MAX_LOGGED: Final = 20
 MAX_TOPICS: Final = 10_000
 _JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
@@ -100,6 +105,7 @@ class SourceQuery:
             raise ConfigError(f"{GENERATION}={text}: it is no number")
         self._generation = int(text)
         self._access = access(start.worker, start.config, "producer")
+        self._telling = TellingOffsets(start)
         self._topics: set[str] = set()
         """Those that are known to be there."""
         self._query_name = ""
@@ -116,7 +122,9 @@ class SourceQuery:
         root = f"{self._reading.checkpoint}/{owner.slug}"
         self._directory = f"{root}/g{self._generation}"
         self._query_name = f"connect-{owner.slug}-g{self._generation}"
-        self._forget_older(spark, root, f"connect-{owner.slug}")
+        place = place_of(spark, root)
+        self._begin_checkpoint(place)
+        self._forget_older(place, f"connect-{owner.slug}")
         self._make_topic(self._reading.topic)
         check_sink(
             self._access.bootstrap,
@@ -147,14 +155,31 @@ class SourceQuery:
             cluster.ensure_topics([Topic(topic, -1, -1)])
         self._topics.add(topic)
 
-    def _forget_older(self, spark: SparkSession, root: str, query: str) -> None:
+    def _begin_checkpoint(self, place: Place) -> None:
+        """Begin at the offset that was altered, if it was; else tell the one of the last finished batch."""
+        name = f"g{self._generation}"
+        done = newest_batch(place, f"{name}/commits")
+        if done is not None:
+            self._tell(place, f"{name}/{OFFSETS}/{done}")
+        elif self._generation and self._telling.given is not None:
+            older = self._older(place)
+            former = f"g{max(older)}" if older else None
+            begin_at(place, former, name, json_of_offset(self._telling.given))
+
+    def _older(self, place: Place) -> list[int]:
+        numbers = (each.removeprefix("g") for each in place.names("") if each.startswith("g"))
+        return [int(each) for each in numbers if each.isdecimal() and int(each) < self._generation]
+
+    def _forget_older(self, place: Place, query: str) -> None:
         """Remove the checkpoints and ledgers of older generations: they have no meaning any more."""
-        place = place_of(spark, root)
-        for name in place.names(""):
-            number = name.removeprefix("g")
-            if number.isdecimal() and int(number) < self._generation:
-                remove_sink(self._access.bootstrap, f"{query}-{name}", dict(self._access.properties))
-                place.remove(name)
+        for number in self._older(place):
+            remove_sink(self._access.bootstrap, f"{query}-g{number}", dict(self._access.properties))
+            place.remove(f"g{number}")
+
+    def _tell(self, place: Place, path: str) -> None:
+        offset = offset_in_log(place.read(path, MAX_OFFSETS_BYTES))
+        if offset is not None:
+            self._telling.tell(offset_of_json(offset))
 
     def _id_in_checkpoint(self, spark: SparkSession) -> str | None:
         place = place_of(spark, self._directory)
@@ -167,23 +192,27 @@ class SourceQuery:
         try:
             if not self._query_id:
                 self._query_id = self._id_in_checkpoint(frame.sparkSession) or ""
-            rows = self._rows(frame)
-            is_strict = self._errors.tolerance is Tolerance.NONE
-            if is_strict and not self._has_transforms:
-                self._send(self._all_good(rows), batch_id)
-                return
-            rows = rows.persist()  # what has failed, and the topics, are looked for first
-            try:
-                failed = 0 if is_strict else self._told(rows)
-                good = rows.where(f"{FAILED} IS NULL")
-                for row in good.select("topic").distinct().limit(MAX_TOPICS).collect():
-                    self._make_topic(row["topic"])
-                self._send(self._all_good(rows) if is_strict else good.drop(FAILED), batch_id)
-            finally:
-                rows.unpersist()
-            self.failed_records += failed
+            self._send_batch(frame, batch_id)
+            self._tell(place_of(frame.sparkSession, self._directory), f"{OFFSETS}/{batch_id}")
         except Exception as error:
             raise SourceFailed(str(failure_of(error))) from error
+
+    def _send_batch(self, frame: DataFrame, batch_id: int) -> None:
+        rows = self._rows(frame)
+        is_strict = self._errors.tolerance is Tolerance.NONE
+        if is_strict and not self._has_transforms:
+            self._send(self._all_good(rows), batch_id)
+            return
+        rows = rows.persist()  # what has failed, and the topics, are looked for first
+        try:
+            failed = 0 if is_strict else self._told(rows)
+            good = rows.where(f"{FAILED} IS NULL")
+            for row in good.select("topic").distinct().limit(MAX_TOPICS).collect():
+                self._make_topic(row["topic"])
+            self._send(self._all_good(rows) if is_strict else good.drop(FAILED), batch_id)
+        finally:
+            rows.unpersist()
+        self.failed_records += failed
 
     def _rows(self, frame: DataFrame) -> DataFrame:
         """A batch as records: topic, key, value, headers, and FAILED for those that are refused."""
@@ -202,7 +231,7 @@ class SourceQuery:
             text = F.when(F.col(side).isNotNull(), made.encode(F.col(side), "", side == "key"))
             given = given.withColumn(side, text)
         rows = given.withColumn("topic", F.lit(self._reading.topic))
-        settings = RowSettings(dict(self.start.config), dict(self.start.worker))
+        settings = RowSettings(dict(self.start.config), dict(self.start.worker), self._errors)
         return rows.mapInArrow(functools.partial(produce_batches, settings), OUTGOING)
 
     def _natively(self, frame: DataFrame, has_key: bool) -> DataFrame | None:

@@ -6,6 +6,7 @@ records that a transform drops, and FAILED for those that are refused.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.connect.converters.json_converter import JsonConverter
 from ottla.connect.data.record import Record, SourceRecord
 from ottla.connect.host.conversion import Conversion
-from ottla.connect.host.errors import StageError
+from ottla.connect.host.errors import StageError, attempted
 from ottla.connect.host.producing import ANY_PARTITION, NOW
 from ottla.connect.plugins.catalog import installed_plugins
 from ottla.connect.spark.rows import FAILED, RowSettings, failure_row
@@ -30,7 +31,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def produce_batches(settings: RowSettings, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The function of mapInArrow. Raises RetriableError, which ends the batch: its task begins again."""
+    """The function of mapInArrow."""
     import pyarrow as pa
 
     text = pa.string()
@@ -58,6 +59,7 @@ class _Rows:
 
     def __init__(self, settings: RowSettings) -> None:
         self._conversion = Conversion(installed_plugins(), settings.config, settings.worker)
+        self._errors = settings.errors
         self._reader = JsonConverter()
 
     def of(self, row: dict[str, Any]) -> dict[str, Any] | None:
@@ -67,7 +69,7 @@ class _Rows:
         schema, value = self._reader.to_connect(topic, row["value"])
         record = Record(topic, None, key, key_schema, value, schema)
         try:
-            found = self._conversion.to_bytes(SourceRecord(record))
+            found = attempted(self._conversion.to_bytes, SourceRecord(record), self._errors, time.sleep)
         except StageError as failed:
             problem = failed.__cause__ or failed
             return {"topic": topic, FAILED: failure_row(failed.stage, failed.executing_class, problem)}

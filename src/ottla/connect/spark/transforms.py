@@ -9,6 +9,7 @@ which is then read as columns.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -139,7 +140,7 @@ class Transforms:
             config |= {f"{side}.converter": _JSON, f"{side}.converter.schemas.enable": "true"}
         names = (TOPIC, PARTITION, OFFSET, TIMESTAMP, KEY, VALUE, "headers", ORIGIN_TOPIC, *others, FAILED)
         frame = frame.select(*dict.fromkeys(names))
-        function = functools.partial(convert_batches, RowSettings(config, self.rows.worker))
+        function = functools.partial(convert_batches, dataclasses.replace(self.rows, config=config))
         return frame.mapInArrow(function, _nullable(frame))
 
 

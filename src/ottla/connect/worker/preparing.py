@@ -72,8 +72,9 @@ class RunPreparing:
         offsets: Pairs = ()
         if role is Role.SOURCE_TASK:
             if self._fence is not None:
+                # All former tasks, once for each plan; then this task's own former run, at each start: the
+                # transaction of a killed run is open, and offsets behind it could not be read for a minute.
                 await self._fence(id.connector)
-                # A killed run's transaction is open, and offsets behind it could not be read for a minute.
                 await self._take_over(id.connector, id.task, config, self._properties)
             offsets = await self._offsets_of(id.connector, config, partitions)
         fence = max(image.fence(id.connector), image.task_generation(id.connector), 0)

@@ -3,7 +3,9 @@
 Theory of operation. Every change (an assignment, a record of connect-configs, a run's end) marks the worker
 as stale, and one turn of the event loop later it works out anew what is to run here. A source that tells its
 partitions, or a sink that has begun, gets its tasks planned, and the plan goes to the leader, which writes it
-where it is another one than before.
+where it is another one than before. A connector whose plan the leader refuses is told as FAILED with the
+reason, since the tasks that could be are not there; so is, for as long as it lasts, one whose plan can't be
+given to the leader for half a minute.
 """
 
 from __future__ import annotations
@@ -34,10 +36,13 @@ from ottla.connect.state.stores import ConfigStore, StatusStore
 from ottla.connect.worker.loggers import Loggers
 from ottla.connect.worker.supervision import Supervisor
 from ottla.connect.worker.wire import Assignment
+from ottla.replicated.errors import TooLarge
 
 log = logging.getLogger("ottla.connect")
 
 RETRY_SECONDS: Final = 1.0
+PATIENT_ATTEMPTS: Final = 30
+"""To give a plan to the leader, before the connector is told as FAILED."""
 TIDY_SECONDS: Final = 2.0
 
 Submit = Callable[[str, Sequence[Properties]], Awaitable[None]]
@@ -73,6 +78,10 @@ class Reconciler:
         self._partitions: dict[str, tuple[int | None, Sequence[Mapping[str, Any]]]] = {}
         self._plans: dict[str, Sequence[Properties]] = {}
         self._planned = asyncio.Event()
+        self._attempts: dict[str, int] = {}
+        """At the present plan of a connector, that the leader was not given yet."""
+        self._unplanned: set[str] = set()
+        """Connectors that are told as FAILED because of their plan."""
         self._is_due = False
         self._known: set[TaskId] = set()
         self.leads: Callable[[], bool] = lambda: True
@@ -305,6 +314,7 @@ class Reconciler:
             # A streaming query reads all partitions of its topics, whatever tasks.max says.
             plan = sink_tasks(config, name, 1 if plugin.engine is Engine.SPARK else most)
         self._plans[connector] = plan
+        self._attempts.pop(connector, None)
         self._planned.set()
 
     async def submit_plans(self) -> None:
@@ -323,12 +333,47 @@ class Reconciler:
     async def _submitted(self, connector: str, plan: Sequence[Properties]) -> bool:
         assert self._submit is not None
         if TaskId(connector, CONNECTOR) not in self._assigned:
+            self._unplanned.discard(connector)
+            self._attempts.pop(connector, None)
             return True  # another worker plans it
         try:
             await self._submit(connector, plan)
         except Refused as refused:
             log.info("the tasks of %s are not taken: %s", connector, refused.message)
+            self._tell_unplanned(connector, f"The leader does not take the tasks: {refused.message}")
+        except TooLarge:
+            self._tell_unplanned(connector, "The configuration of a task is larger than a record may be")
         except Exception as problem:
             log.warning("the tasks of %s can't be given to the leader now: %s", connector, problem)
+            attempts = self._attempts[connector] = self._attempts.get(connector, 0) + 1
+            if attempts == PATIENT_ATTEMPTS:
+                told = f"{type(problem).__name__}: {problem}"
+                self._tell_unplanned(connector, f"The tasks can't be given to the leader: {told}")
             return False
+        else:
+            self._tell_planned(connector)
+        self._attempts.pop(connector, None)
+        return True
+
+    def _tell_unplanned(self, connector: str, reason: str) -> None:
+        """The connector's tasks can't be made: it is FAILED, unless it is gone or stopped meanwhile."""
+        if self._tell_of_plan(connector, State.FAILED, reason):
+            self._unplanned.add(connector)
+
+    def _tell_planned(self, connector: str) -> None:
+        """The tasks are made at last."""
+        if connector in self._unplanned:
+            self._unplanned.discard(connector)
+            self._tell_of_plan(connector, State.RUNNING, None)
+
+    def _tell_of_plan(self, connector: str, state: State, trace: str | None) -> bool:
+        image, id = self._configs.image, TaskId(connector, CONNECTOR)
+        config = image.config(connector)
+        if config is None or image.target(connector) is not TargetState.STARTED:
+            return False
+        revision = image.revision(id)
+        if id not in self._assigned or self._begun(connector) != revision:
+            return False  # the state of another run
+        plugin = self.plugin(config)
+        self.tell(Tell(id, state, trace, None if plugin is None else plugin.version, revision))
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.client.access import ClusterAccess
 from ottla.client.cluster import KafkaCluster
@@ -30,6 +30,13 @@ ANSWER_SECONDS: Final = 30.0
 NO_JAVA: Final = "a standalone worker runs no plugins in Java, a worker of `ottla connect` does"
 
 
+class GivenConnector(NamedTuple):
+    """A connector of a file. initial_state: RUNNING where it is None (KIP-980)."""
+
+    config: Mapping[str, str]
+    initial_state: str | None = None
+
+
 class StandaloneWorker:
     """Started once, stopped once."""
 
@@ -49,7 +56,7 @@ class StandaloneWorker:
         )
         self.parts.reconciler.connect(self.parts.supervisor, self._set_tasks, self._assign)
 
-    async def start(self, connectors: Sequence[Mapping[str, str]]) -> None:
+    async def start(self, connectors: Sequence[GivenConnector]) -> None:
         """Return when these connectors were taken. Raises ServiceError for one that is refused."""
         self.kafka_cluster_id = await asyncio.to_thread(self._cluster_id)
         if self._has_plugin_path:
@@ -59,7 +66,7 @@ class StandaloneWorker:
         self._tasks.start("restarts", self.parts.supervisor.run())
         self._tasks.start("plans of tasks", self.parts.reconciler.submit_plans())
         self._tasks.start("tidying of statuses", self.parts.reconciler.tidy())
-        for config in connectors:
+        for config, initial_state in connectors:
             name, wanted = config.get("name", ""), config.get(CLASS, "")
             if self._has_plugin_path and not self.parts.herder.knows_plugin(wanted, *CONNECTORS):
                 # It may stand in these jars; validation would only say that the class is unknown.
@@ -68,7 +75,7 @@ class StandaloneWorker:
                     f"{names.PLUGIN_PATH.name} is not looked at: {NO_JAVA}"
                 )
             try:
-                await self.parts.herder.create(name, config, None)
+                await self.parts.herder.create(name, config, initial_state)
             except Refused as refused:
                 raise ServiceError(f"ottla connect: connector {name}: {refused.message}") from None
         self.is_ready = True

@@ -2,6 +2,10 @@
 
 An unscaled number of up to 38 digits is one of 128 bits. Spark has none, so it is put together from two of
 64, of which the lower one has no sign.
+
+A variant tells numbers from texts and keeps the digits of most numbers, but makes a DOUBLE of one that has an
+exponent or more than 38 digits. The digits of those are found in their texts: where `MAY_BE_DOUBLE` says that
+there may be such a number, the same JSON is read a second time with texts in place of decimals (`text_type`).
 """
 
 from __future__ import annotations
@@ -9,65 +13,117 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 _TWO_TO_64: Final = 1 << 64
 _BYTES: Final = 16
-_DIGITS_OF_DOUBLE: Final = 9
+MAY_BE_DOUBLE: Final = r"[0-9][eE][+-]?[0-9]|[0-9.]{39}"
+"""Matches each JSON with a number that a variant has as a DOUBLE, and some others."""
+_FIRST_NUMBER: Final = r'\G((?:[^"0-9-]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+)(-?[0-9][0-9.eE+-]*+)'
+"""The next number outside of texts, behind the last one. Possessive: Java would use its stack otherwise."""
+_NUMBER: Final = r"^-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,9}))?$"
 _WHOLE: Final = "decimal(38,0)"
 _NO_DECIMAL: Final = "a decimal is neither a number nor base64 of its bytes, or has more digits than its type"
 
 
-def read_decimal(wire: Column, wanted: DecimalType) -> Column:
+def numbers_as_texts(text: Column) -> Column:
+    """JSON with each number in quotes: Spark itself would make a DOUBLE of it before it made a text."""
+    return F.regexp_replace(text, F.lit(_FIRST_NUMBER), F.lit('$1"$2"'))
+
+
+def text_type(wanted: DataType) -> DataType | None:
+    """What a value is read as for the texts of its decimals alone; None for one without decimals."""
+    match wanted:
+        case DecimalType():
+            return StringType()
+        case StructType():
+            fields = [(each.name, text_type(each.dataType)) for each in wanted.fields]
+            found = [StructField(name, kind) for name, kind in fields if kind is not None]
+            return StructType(found) if found else None
+        case ArrayType():
+            items = text_type(wanted.elementType)
+            return None if items is None else ArrayType(items)
+        case MapType():
+            values = text_type(wanted.valueType)
+            return None if values is None else MapType(wanted.keyType, values)
+    return None
+
+
+def read_decimal(wire: Column, text: Column, wanted: DecimalType) -> Column:
     """The decimal of a variant: a number, or a text of base64. Null for one that is neither, or does not fit.
 
-    A number with an exponent is a DOUBLE to Spark. One with a few digits was written with these; one with
-    more may have been rounded, and is refused.
+    text: as it stands in the JSON, null where it is not needed. A number that would have to be rounded does
+    not fit.
     """
     kind = F.schema_of_variant(wire)
-    text = F.try_variant_get(wire, "$", "string")
+    plain = F.try_variant_get(wire, "$", "string")
     number = F.try_variant_get(wire, "$", f"decimal({wanted.precision},{wanted.scale})")
-    double = F.try_variant_get(wire, "$", "double")
-    # a number that would have to be rounded is none of this scale
-    fraction = F.length(F.regexp_extract(text, r"\.(\d*?)0*$", 1))
-    digits = F.length(F.regexp_replace(F.regexp_extract(double.cast("string"), r"^-?([\d.]+)", 1), r"\.", ""))
-    is_exact = F.when(
-        kind == "DOUBLE", (number.cast("double") == double) & (digits <= _DIGITS_OF_DOUBLE)
-    ).otherwise(kind.rlike("^(DECIMAL|BIGINT)") & (fraction <= wanted.scale))
-    data = F.try_to_binary(F.when(kind == "STRING", text), F.lit("base64"))
-    return F.when(kind == "STRING", _decimal_of_bytes(data, wanted)).when(is_exact, number)
+    fraction = F.length(F.regexp_extract(plain, r"\.(\d*?)0*$", 1))
+    data = F.try_to_binary(F.when(kind == "STRING", plain), F.lit("base64"))
+    is_whole = kind.rlike("^(DECIMAL|BIGINT)") & (fraction <= wanted.scale)
+    return (
+        F.when(kind == "STRING", _decimal_of_bytes(data, wanted))
+        .when(kind == "DOUBLE", _decimal_of_text(text, wanted))
+        .when(is_whole, number)
+    )
 
 
-def unread_decimal(wire: Column, wanted: DataType) -> Column | None:
-    """The error of a value with a decimal that can't be read, null if it has none; None without decimals."""
+def unread_decimal(wire: Column, text: Column, wanted: DataType) -> Column | None:
+    """The error of a value with a decimal that can't be read, null if it has none; None without decimals.
+
+    text: the same value as its `text_type`.
+    """
     found: list[Column] = []
     match wanted:
         case DecimalType():
             there = wire.isNotNull() & ~F.is_variant_null(wire)
-            return F.when(there & read_decimal(wire, wanted).isNull(), F.lit(_NO_DECIMAL))
+            return F.when(there & read_decimal(wire, text, wanted).isNull(), F.lit(_NO_DECIMAL))
         case StructType():
             for each in wanted.fields:
-                inner = unread_decimal(wire.getField(each.name), each.dataType)
+                if text_type(each.dataType) is None:
+                    continue
+                inner = unread_decimal(wire.getField(each.name), text.getField(each.name), each.dataType)
                 found += [] if inner is None else [inner]
                 if isinstance(each.dataType, DecimalType) and not each.nullable:
                     is_null = F.is_variant_null(wire.getField(each.name))
                     found.append(F.when(is_null, F.lit(f"{each.name} is missing or null")))
-        case ArrayType() | MapType():
+        case ArrayType() | MapType() if text_type(wanted) is not None:
+            is_array = isinstance(wanted, ArrayType)
             kind = wanted.elementType if isinstance(wanted, ArrayType) else wanted.valueType
-            values = wire if isinstance(wanted, ArrayType) else F.map_values(wire)
-            if unread_decimal(F.lit(None).cast("variant"), kind) is not None:
+            values, texts = (wire, text) if is_array else (F.map_values(wire), F.map_values(text))
 
-                def error_of(each: Column) -> Column:
-                    error = unread_decimal(each, kind)
-                    assert error is not None
-                    return error
+            def error_of(each: Column, at: Column) -> Column:
+                error = unread_decimal(each, F.get(texts, at), kind)
+                assert error is not None
+                return error
 
-                errors = F.filter(F.transform(values, error_of), lambda each: each.isNotNull())
-                found.append(F.get(errors, 0))
+            errors = F.filter(F.transform(values, error_of), lambda each: each.isNotNull())
+            found.append(F.get(errors, 0))
     return F.coalesce(*found) if found else None
+
+
+def _decimal_of_text(text: Column, wanted: DecimalType) -> Column:
+    """The decimal of a JSON number's text; null for one that would have to be rounded, or has more digits."""
+    whole, fraction, power = (F.regexp_extract(text, _NUMBER, part) for part in (1, 2, 3))
+    digits = F.concat(whole, fraction)
+    zeros = F.length(F.regexp_extract(digits, "(0*)$", 1))
+    exponent = F.coalesce(power.try_cast("int"), F.lit(0))
+    scale = F.length(fraction) - exponent - zeros
+    # what has few digits behind the point is cast alone: 1E-999999999 would take Java's numbers for ever
+    return F.when(digits.rlike("^0+$"), F.lit("0").cast(wanted)).when(
+        text.rlike(_NUMBER) & (scale <= wanted.scale), text.try_cast(wanted)
+    )
 
 
 def _decimal_of_bytes(data: Column, wanted: DecimalType) -> Column:

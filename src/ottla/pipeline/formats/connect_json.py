@@ -2,7 +2,7 @@
 
 The payload is read strictly as the type that the reader asks for; the schema within the record is not used
 for that. As in Connect, dates are days and timestamps milliseconds: written timestamps are cut to
-milliseconds. Decimals are written as base64 of their bytes, or as numbers; both are read.
+milliseconds. Decimals are written as base64 of their bytes, or as numbers; both are read, with all digits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,14 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from ottla.pipeline.formats.connect_decimals import decimal_bytes, read_decimal, unread_decimal
+from ottla.pipeline.formats.connect_decimals import (
+    MAY_BE_DOUBLE,
+    decimal_bytes,
+    numbers_as_texts,
+    read_decimal,
+    text_type,
+    unread_decimal,
+)
 from ottla.pipeline.formats.format import ERROR, VALUE, FormatError, decoded
 from ottla.pipeline.formats.json_format import JsonFormat, check_json_can_say, json_text
 from ottla.pipeline.formats.python_types import TypeLike, spark_type
@@ -97,19 +104,22 @@ class ConnectJsonFormat:
         )
         inner = JsonFormat(envelope).decode(column, topic, is_key)
         no_envelope = column.isNotNull() & ~column.cast("string").contains('"payload"')
+        texts = _texts(column, self.type)
 
-        def result(found: Column) -> Column:
+        def result(both: Column) -> Column:
+            found, text = both.getField("found"), both.getField("text")
             error = F.coalesce(
                 found.getField(ERROR),
                 F.when(no_envelope, F.lit("the JSON has no schema and payload around it")),
             )
             payload = found.getField(VALUE).getField("payload")
-            unread = unread_decimal(payload, self.type)
+            unread = unread_decimal(payload, text, self.type)
             if unread is not None:
                 error = F.coalesce(error, unread)
-            return decoded(_from_wire(payload, self.type), error)
+            return decoded(_from_wire(payload, text, self.type), error)
 
-        return F.get(F.transform(F.array(inner), result), 0)
+        both = F.struct(inner.alias("found"), texts.alias("text"))
+        return F.get(F.transform(F.array(both), result), 0)
 
     def encode(self, column: Column, topic: str, is_key: bool) -> Column:
         numeric = self.numeric_decimals
@@ -182,21 +192,46 @@ def _wire_type(spark: DataType, decimals: _Wire = _Wire.ANY) -> DataType:
     return spark
 
 
-def _from_wire(column: Column, spark: DataType) -> Column:
+def _texts(column: Column, spark: DataType) -> Column:
+    """The payload with the texts of its decimals, null where no number needs them."""
+    kind = text_type(spark)
+    if kind is None:
+        return F.lit(None)
+    text = column.cast("string")
+    envelope = StructType([StructField("payload", kind)])
+    found = F.from_json(numbers_as_texts(text), envelope)
+    return F.when(text.rlike(MAY_BE_DOUBLE), found).getField("payload")
+
+
+def _from_wire(column: Column, text: Column, spark: DataType) -> Column:
+    """The value of what was read. text: the same as its `text_type`."""
     if _wire_type(spark) == spark:
         return column
+    has_texts = text_type(spark) is not None
     match spark:
         case StructType():
-            fields = [_from_wire(column.getField(f.name), f.dataType).alias(f.name) for f in spark.fields]
+            fields = []
+            for field in spark.fields:
+                texts = F.lit(None) if text_type(field.dataType) is None else text.getField(field.name)
+                found = _from_wire(column.getField(field.name), texts, field.dataType)
+                fields.append(found.alias(field.name))
             return F.when(column.isNotNull(), F.struct(*fields))
         case ArrayType():
-            return F.transform(column, lambda each: _from_wire(each, spark.elementType))
+            return F.transform(
+                column,
+                lambda each, at: _from_wire(each, F.get(text, at) if has_texts else text, spark.elementType),
+            )
         case MapType():
-            return F.transform_values(column, lambda _, each: _from_wire(each, spark.valueType))
+            return F.transform_values(
+                column,
+                lambda key, each: _from_wire(
+                    each, F.try_element_at(text, key) if has_texts else text, spark.valueType
+                ),
+            )
         case DateType():
             return F.date_from_unix_date(column)
         case DecimalType():
-            return read_decimal(column, spark)
+            return read_decimal(column, text, spark)
     return F.timestamp_millis(column)
 
 

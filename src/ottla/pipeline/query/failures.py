@@ -15,6 +15,9 @@ MAX_LINE_CHARACTERS = 500
 MAX_CAUSES = 50
 _TRACEBACK = "Traceback (most recent call last):"
 _JAVA_FRAME = re.compile(r"^\s+at [\w.$<>/]+\(|^\s*\.\.\. \d+ more$|^\s*Caused by: |^JVM stacktrace:")
+_CHAINED = re.compile(
+    r"^(?:The above exception was the direct cause of|During handling of the above exception, another)"
+)
 _JAVA_CLASS = re.compile(r"^(?:[a-z_][\w]*\.)+([A-Z][\w$]*)(?::\s*|$)")
 _CAUSED_BY = re.compile(r"^Caused by: (.*)$", re.MULTILINE)
 
@@ -102,14 +105,19 @@ def _texts(error: BaseException) -> list[str]:
 
 
 def _python_traceback(text: str) -> str | None:
+    """A traceback without the JVM's frames, which stand behind it and in messages within it."""
     begin = text.find(_TRACEBACK)
     if begin < 0:
         return None
     lines: list[str] = []
+    in_java = False
     for line in text[begin:].splitlines():
-        if _JAVA_FRAME.match(line):
-            break
-        lines.append(line)
+        if _CHAINED.match(line):
+            in_java = False
+            lines.append("")
+        in_java = in_java or _JAVA_FRAME.match(line) is not None
+        if not in_java:
+            lines.append(line)
     return "\n".join(lines).strip()
 
 

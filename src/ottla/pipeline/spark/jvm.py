@@ -8,7 +8,8 @@ direct way before it can be reached is started the other way; if that succeeds, 
 
 The JVM ignores SIGINT and SIGTERM, and is in a session of its own: a signal to a whole process group or
 service is for this process, which ends its queries and then the JVM. The JVM reads from a pipe that this
-process holds, and exits when the pipe closes.
+process holds, and exits when the pipe closes: that takes it a second or two, in which it may finish a write.
+Where whoever kills this process must be sure of both, the JVM is left in its process group.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ log = logging.getLogger("ottla.pipeline")
 class JvmOrder:
     """A JVM to be started. properties: of Spark. log: the file of its standard output and error.
 
-    home: where such starts are kept; None: by the launcher, without an archive.
+    home: where such starts are kept; None: by the launcher, without an archive. own_session: False leaves the
+    JVM in this process's group, so that a kill of the group ends both.
     """
 
     java: JavaRuntime
@@ -86,6 +88,7 @@ class JvmOrder:
     properties: Mapping[str, str]
     log: Path
     home: JvmHome | None
+    own_session: bool = True
 
 
 @dataclass(slots=True)
@@ -186,7 +189,7 @@ def start_jvm(order: JvmOrder, *, direct: bool = True) -> StartedJvm:
                 stdout=output,
                 stderr=output,
                 env=environment,
-                start_new_session=True,
+                start_new_session=order.own_session,
             )
     except OSError as error:
         shutil.rmtree(connection.parent, ignore_errors=True)

@@ -1,10 +1,11 @@
 """Makes the jar of ottla's own classes for Spark's JVM, from their sources in this package.
 
-They are the exactly-once sink (sink/*.java) and the sources whose batches a planner ends
-(query/PlannedKafka.java). A wheel holds the sources alone, as the classes of Spark and Kafka that they stand
-on are those of this machine. The compiler is Janino, which Spark has, in a small JVM of its own: a second or
-two, once for these sources and these jars. The jar lies in the cache, written aside and renamed; it may be
-deleted at any time. Where it can't be made, Python does the same work, slower.
+They are the exactly-once sink (sink/*.java), the sources whose batches a planner ends
+(query/PlannedKafka.java), and local files that lakes are committed to (LakeCommits.java). A wheel holds the
+sources alone, as the classes of Spark and Kafka that they stand on are those of this machine. The compiler
+is Janino, which Spark has, in a small JVM of its own: a second or two, once for these sources and these jars.
+The jar lies in the cache, written aside and renamed; it may be deleted at any time. Where it can't be made,
+Python does the same work, slower.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from ottla.pipeline.spark.java_runtime import JavaRuntime
 
 _DIRECTORY: Final = "jvm-classes"
 _BUILDER: Final = "BuildJar"
+_LAKE_COMMITS: Final = "LakeCommits"
+LAKE_COMMITS_CLASS: Final = "ottla.pipeline.LakeCommits"
 _SOURCES: Final = {
     "ottla.pipeline.sink": (
         "ExactlyOnceKafka",
@@ -43,12 +46,20 @@ _JVM_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"
 log = logging.getLogger("ottla.pipeline")
 
 
-def classes_jar(java: JavaRuntime, spark_home: Path, jars: Sequence[Path]) -> Path | None:
-    """The jar, made if it is missing; None if it can't be. jars: further ones on Spark's class path."""
+def classes_jar(
+    java: JavaRuntime, spark_home: Path, jars: Sequence[Path], local_files: Path | None = None
+) -> Path | None:
+    """The jar, made if it is missing; None if it can't be. jars: further ones on Spark's class path.
+
+    local_files: the jar of Hadoop's local files in pure Java, on which LAKE_COMMITS_CLASS stands, if there.
+    """
+    own: tuple[str, ...] = (_BUILDER,)
+    if local_files is not None:
+        own, jars = (_BUILDER, _LAKE_COMMITS), [*jars, local_files]
     try:
         texts = {
             f"{name}.java": resources.files(package).joinpath(f"{name}.java").read_text(encoding="utf-8")
-            for package, names in {**_SOURCES, __package__: (_BUILDER,)}.items()
+            for package, names in {**_SOURCES, __package__: own}.items()
             for name in names
         }
         compiled_with = sorted(path.name for path in (spark_home / "jars").iterdir())

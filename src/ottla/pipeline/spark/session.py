@@ -47,7 +47,7 @@ from ottla.pipeline.spark.class_archive import ArchiveMaking
 from ottla.pipeline.spark.errors import SparkError
 from ottla.pipeline.spark.java_runtime import JavaRuntime, find_java
 from ottla.pipeline.spark.jvm import JvmOrder, StartedJvm, start_jvm
-from ottla.pipeline.spark.jvm_classes import classes_jar
+from ottla.pipeline.spark.jvm_classes import LAKE_COMMITS_CLASS, classes_jar
 from ottla.pipeline.spark.jvm_home import JvmHome
 from ottla.pipeline.spark.low_latency import low_latency_properties
 from ottla.pipeline.spark.maven import JarProgress
@@ -117,7 +117,7 @@ class SparkSettings:
     those, such as a lake's. properties: further Spark properties, which override all others. python_tasks:
     whether tasks will run Python, so that its processes are started at once. properties_file: a file of
     properties, as spark-defaults.conf. checkpoint_location: the URI under which queries keep their
-    checkpoints, None for `directory`.
+    checkpoints, None for `directory`. own_session: whether the JVM leaves this process's group (`JvmOrder`).
     """
 
     application: str
@@ -132,6 +132,7 @@ class SparkSettings:
     properties_file: Path | None = None
     checkpoint_location: str | None = None
     more_jars: Sequence[Path] = ()
+    own_session: bool = True
 
 
 @dataclass(slots=True)
@@ -197,6 +198,7 @@ class SparkPipelineSession:
             process.wait()
         with contextlib.suppress(Exception):  # a JVM that has exited can't be asked to stop
             self.spark.stop()
+        _forget_context()
         with contextlib.suppress(Exception):
             SparkContext._gateway.shutdown()  # type: ignore[union-attr]
         SparkContext._gateway = None
@@ -254,16 +256,17 @@ def begin_session(
     java = find_java()
     spark_home, version = installed_spark()
     jars = list(settings.jars) if settings.jars is not None else kafka_connector_jars(version, progress)
-    own_classes = classes_jar(java, spark_home, jars)
+    local_files = None
+    if settings.jars is None and _on_one_machine(master):
+        local_files = local_files_jar(progress)
+    own_classes = classes_jar(java, spark_home, jars, local_files)
     jars += settings.more_jars
     if own_classes is not None:
         jars.append(own_classes)
         wanted |= _classes_property(wanted, own_classes)
-    local_files = None
-    if settings.jars is None and _on_one_machine(master):
-        local_files = local_files_jar(progress)
     if local_files is not None:
-        wanted = with_local_files(wanted, local_files)
+        is_ours = own_classes is not None and _in_one_jvm(master)
+        wanted = with_local_files(wanted, local_files, LAKE_COMMITS_CLASS if is_ours else LOCAL_FILES_CLASS)
     for name in ("checkpoints", "warehouse", "logs", "scratch"):
         (directory / name).mkdir(parents=True, exist_ok=True)
     properties = _properties(settings, directory, jars, wanted)
@@ -271,7 +274,8 @@ def begin_session(
     if _in_one_jvm(master):
         home = JvmHome.of(java, spark_home, _paths(properties.get("spark.driver.extraClassPath", "")))
     python = _workers_python(properties)
-    jvm = start_jvm(JvmOrder(java, spark_home, python, properties, directory / "logs" / "jvm.log", home))
+    log_path = directory / "logs" / "jvm.log"
+    jvm = start_jvm(JvmOrder(java, spark_home, python, properties, log_path, home, settings.own_session))
     # SparkContext reads it later. Workers need our packages, which other machines have at other paths.
     os.environ["PYSPARK_PYTHON"] = python
     finish = partial(_launched, directory, properties, jvm, python_tasks=settings.python_tasks)
@@ -357,9 +361,14 @@ def requested_properties(settings: SparkSettings) -> dict[str, str]:
     return properties
 
 
-def with_local_files(wanted: Mapping[str, str], jar: Path) -> dict[str, str]:
-    """The properties by which this jar's class writes local files; the jar is added to the class path."""
-    properties = {"spark.hadoop.fs.file.impl": LOCAL_FILES_CLASS, **wanted}
+def with_local_files(
+    wanted: Mapping[str, str], jar: Path, implementation: str = LOCAL_FILES_CLASS
+) -> dict[str, str]:
+    """The properties by which this jar's class, or one that stands on it, writes local files.
+
+    The jar is added to the class path.
+    """
+    properties = {"spark.hadoop.fs.file.impl": implementation, **wanted}
     for name in ("spark.driver.extraClassPath", "spark.executor.extraClassPath"):
         properties[name] = os.pathsep.join(filter(None, (str(jar), wanted.get(name))))
     return properties
@@ -402,6 +411,7 @@ def _launched(
         context._accumulatorServer.handle_error = _log_lost_connection  # type: ignore[method-assign]
         spark = SparkSession(context)
     except BaseException as error:
+        _forget_context()
         SparkContext._gateway = None
         SparkContext._jvm = None
         jvm.kill()
@@ -428,6 +438,20 @@ def _launched(
             location,
         )
     return session
+
+
+def _forget_context() -> None:
+    """Let go of PySpark's context where its JVM has died: its stop ends at the first word to the JVM.
+
+    Without this no other session could be started in this process.
+    """
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is not None:
+        with contextlib.suppress(Exception):  # asked again, it stops what is of Python alone
+            context.stop()
+    SparkContext._active_spark_context = None
 
 
 def _import_module_of_literals() -> None:

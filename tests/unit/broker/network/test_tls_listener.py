@@ -18,7 +18,7 @@ from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages.metadata_request import MetadataRequest
 from ottla.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
-from support.nodes.in_process import RawClient, running_broker, until
+from support.nodes.in_process import RawClient, open_connections, running_broker, until
 from support.servers.tls_trial import Trial
 
 METADATA = MetadataRequest(topics=[])
@@ -86,7 +86,7 @@ def test_a_client_without_a_certificate_is_anonymous(tmp_path: Path, version: ss
         assert await is_served(client)
         assert principals(broker) == ["User:ANONYMOUS"]
         client.close()
-        await until(lambda: not broker.server.connection_count)
+        await until(lambda: not open_connections(broker))
 
     play(tmp_path, story)
 
@@ -257,7 +257,7 @@ def test_a_flood_of_half_handshakes_gives_way_to_a_client(
     async def story(broker: Broker, trial: Trial) -> None:
         idle = [RawClient(*await asyncio.open_connection("127.0.0.1", broker.port)) for _ in range(20)]
         assert await is_served(await connect(broker, trial.context()))
-        await until(lambda: broker.server.connection_count <= 4)
+        await until(lambda: open_connections(broker) <= 4)
         for each in idle:
             each.close()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.config.setting import Setting, Table
+from ottla.connect.cdc.plugins import PLUGINS as CHANGES
 from ottla.connect.connectors.plugins import PLUGINS
 from ottla.connect.plugins import catalog
 from ottla.connect.plugins.catalog import Catalog, Kind, Plugin, installed_plugins
@@ -19,7 +20,7 @@ from ottla.connect.plugins.required import Required, is_required
 EXAMPLE = Path(__file__).parents[4] / "examples" / "connect"
 
 
-@pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plugin.names[-1])
+@pytest.mark.parametrize("plugin", (*PLUGINS, *CHANGES), ids=lambda plugin: plugin.names[-1])
 def test_each_plugin_is_a_connector_with_its_settings(plugin: Plugin) -> None:
     connector = plugin.load()
     assert isinstance(connector.TABLE, Table)
@@ -51,12 +52,15 @@ def test_each_plugin_is_a_connector_with_its_settings(plugin: Plugin) -> None:
         ("com.github.jcustenborder.kafka.connect.redis.RedisSinkConnector", Kind.SINK),
         ("io.confluent.connect.elasticsearch.ElasticsearchSinkConnector", Kind.SINK),
         ("com.mongodb.kafka.connect.MongoSinkConnector", Kind.SINK),
+        ("io.confluent.connect.jdbc.JdbcSourceConnector", Kind.SOURCE),
+        ("JdbcSinkConnector", Kind.SINK),
         ("ottla.connect.DocumentSource", Kind.SOURCE),
         ("ottla.connect.DocumentSink", Kind.SINK),
+        ("io.debezium.connector.postgresql.PostgresConnector", Kind.SOURCE),
     ],
 )
 def test_connectors_are_found_by_the_names_that_files_have(name: str, kind: Kind) -> None:
-    assert Catalog(PLUGINS).find(name, kind) is not None
+    assert Catalog((*PLUGINS, *CHANGES)).find(name, kind) is not None
 
 
 def test_a_package_adds_its_plugins_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +82,7 @@ def test_the_example_passes_its_own_tests() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-@pytest.mark.parametrize("package", ["redis", "pymongo", "psycopg", "couchbase"])
+@pytest.mark.parametrize("package", ["redis", "pymongo", "psycopg", "couchbase", "pymysql"])
 def test_a_package_that_is_not_installed_is_named(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from ottla.config.errors import ConfigError
     from ottla.connect.testing import settings_of
@@ -90,6 +94,7 @@ def test_a_package_that_is_not_installed_is_named(package: str, monkeypatch: pyt
         "pymongo": ("ottla.connect.MongoSink", {"connection.uri": "mongodb://h", "database": "d"}),
         "psycopg": ("ottla.connect.DocumentSink", {"store.url": "postgresql://h/d"}),
         "couchbase": ("ottla.connect.DocumentSink", {"store.url": "couchbase://h/b"}),
+        "pymysql": ("ottla.connect.JdbcSink", {"connection.url": "jdbc:mariadb://h/b"}),
     }[package]
     plugin = Catalog(PLUGINS).find(name, Kind.SINK)
     assert plugin is not None

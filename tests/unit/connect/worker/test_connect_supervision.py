@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ottla.connect.core.decisions import Decided
+from ottla.connect.core.errors import Refused
 from ottla.connect.offsets.connector_offsets import ConnectorOffset
+from ottla.connect.worker import reconciling
 from ottla.connect.worker.signing import new_key, signature_headers
+from ottla.replicated.errors import TooLarge
 from support.connect.memory_worker import Client, memory_worker
 from support.connect.workers import marks
 
@@ -191,6 +194,60 @@ def test_a_changed_connector_that_is_paused_is_paused() -> None:
     run(story)
 
 
+@pytest.mark.parametrize(
+    ("refusal", "told"),
+    [
+        (Refused(400, "these are bad tasks"), "these are bad tasks"),
+        (TooLarge(), "larger than a record may be"),
+    ],
+)
+def test_a_connector_whose_tasks_the_leader_refuses_is_failed_until_it_takes_them(
+    refusal: Exception, told: str
+) -> None:
+    async def story(client: Client) -> None:
+        parts, asked = client.worker.parts, []
+
+        async def refuse(connector: str, configs: Sequence[Any]) -> None:
+            asked.append(connector)
+            raise refusal
+
+        parts.reconciler.connect(parts.supervisor, refuse, client.worker.assign)
+        await put(client)
+        seen = await until(lambda: status(client), lambda found: found["connector"]["state"] == "FAILED")
+        assert told in seen["connector"]["trace"] and seen["tasks"] == []
+        assert asked == ["c"]  # it is for good
+        parts.reconciler.connect(parts.supervisor, client.worker.set_tasks, client.worker.assign)
+        assert (await client.ask("POST", "/connectors/c/restart?onlyFailed=true"))[0] == 202
+        seen = await until(lambda: status(client), is_running)
+        assert seen["connector"]["state"] == "RUNNING" and "trace" not in seen["connector"]
+
+    run(story)
+
+
+def test_a_connector_whose_tasks_cannot_be_given_to_a_leader_is_failed_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reconciling, "RETRY_SECONDS", 0.002)
+
+    async def story(client: Client) -> None:
+        parts, answers = client.worker.parts, asyncio.Event()
+
+        async def raising(connector: str, configs: Sequence[Any]) -> None:
+            if not answers.is_set():
+                raise ValueError("the leader has a bug")
+            await client.worker.set_tasks(connector, configs)
+
+        parts.reconciler.connect(parts.supervisor, raising, client.worker.assign)
+        await put(client)
+        seen = await until(lambda: status(client), lambda found: found["connector"]["state"] == "FAILED")
+        assert "ValueError: the leader has a bug" in seen["connector"]["trace"] and seen["tasks"] == []
+        answers.set()
+        seen = await until(lambda: status(client), is_running)
+        assert seen["connector"]["state"] == "RUNNING"
+
+    run(story)
+
+
 def test_source_partitions_are_spread_and_their_offsets_read_once_for_all_tasks() -> None:
     async def story(client: Client) -> None:
         kept = client.worker.offsets.source
@@ -271,6 +328,19 @@ def test_names_of_connectors_may_have_any_character_but_control_ones(path: str) 
         assert code == 201, body
         assert (await client.ask("GET", path))[0] == 200
         assert (await client.ask("DELETE", path))[0] == 204
+
+    run(story)
+
+
+def test_the_type_of_a_body_that_is_not_there_is_not_looked_at() -> None:
+    form = {"content-type": "application/x-www-form-urlencoded"}
+
+    async def story(client: Client) -> None:
+        await put(client)
+        paused = await client.http.put("/connectors/c/pause", content=b"", headers=form)
+        assert paused.status_code == 202
+        refused = await client.http.put("/connectors/c/pause", content=b"a=b", headers=form)
+        assert refused.status_code == 415
 
     run(story)
 

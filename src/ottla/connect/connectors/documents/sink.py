@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Final
 import ottla
 from ottla.config.setting import HIGH, Table, boolean, by_name, string
 from ottla.config.settings import Settings
-from ottla.connect.connectors.batches import made_of
 from ottla.connect.connectors.common import GENERATION, NAME, ledger_name
 from ottla.connect.connectors.documents.opening import STORE_URL, checked_store_url, open_store
 from ottla.connect.connectors.documents.store import Change, Store
@@ -49,20 +48,13 @@ class DocumentSink:
         self._id_field = settings[ID_FIELD]
         self._delete_on_null = settings[DELETE_ON_NULL]
         self._store: Store | None = None
-        self._writing = LedgerWriting[Change]()
+        self._writing = LedgerWriting[Change](self._opened)
 
     def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        if self._store is None:
-            self._store = open_store(self._url, self._ledger)
-        return self._writing.open(self._store, partitions)
+        return self._writing.open(partitions)
 
     def write(self, records: Sequence[SinkRecord]) -> None:
-        if self._store is None:
-            self._store = open_store(self._url, self._ledger)
-        changes, refusal = made_of(records, self._change)
-        self._writing.write(self._store, changes)
-        if refusal is not None:
-            raise refusal
+        self._writing.write(records, self._change)
 
     def flush(self) -> None:
         """Each batch is durable when `write` returns."""
@@ -71,9 +63,11 @@ class DocumentSink:
         self._writing.lose(partitions)
 
     def close(self) -> None:
-        if self._store is not None:
-            self._store.close()
-            self._store = None
+        self._writing.close()
+
+    def _opened(self) -> Store:
+        self._store = open_store(self._url, self._ledger)
+        return self._store
 
     def _change(self, each: SinkRecord) -> Change:
         return Change(each.place, each.offset, *self._document(each.record))

@@ -38,9 +38,6 @@ class Store(LedgerStore[Change], Protocol):
     def read(self, collection: str, offset: SourceOffset | None, limit: int) -> Sequence[Stored]:
         """Documents that were written after an offset, each in its latest state; none: there are none now."""
 
-    def close(self) -> None:
-        """Release it. Safe to call twice."""
-
 
 def last_changes(changes: Sequence[Change]) -> dict[str, dict[str, str | None]]:
     """The last text of each document, by collection and id."""

@@ -23,7 +23,6 @@ from ottla.config.setting import (
 from ottla.config.settings import Settings
 from ottla.config.unsupported import harmless, merged, refusing
 from ottla.config.validators import ListOf, at_least
-from ottla.connect.connectors.batches import made_of
 from ottla.connect.connectors.common import GENERATION, NAME, ledger_name
 from ottla.connect.connectors.ledger_writing import LedgerWriting, Plan
 from ottla.connect.connectors.plain import json_text, key_text, plain
@@ -138,17 +137,13 @@ class RedisSink:
         self._settings = settings
         self._command = settings[REDIS_COMMAND]
         self._key = settings[REDIS_KEY] or ("${topic}" if self._command is Command.XADD else "")
-        self._store: _Server | None = None
-        self._writing = LedgerWriting[_Write]()
+        self._writing = LedgerWriting[_Write](self._opened)
 
     def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        return self._writing.open(self._get_store(), partitions)
+        return self._writing.open(partitions)
 
     def write(self, records: Sequence[SinkRecord]) -> None:
-        writes, refusal = made_of(records, self._write_of)
-        self._writing.write(self._get_store(), writes)
-        if refusal is not None:
-            raise refusal
+        self._writing.write(records, self._write_of)
 
     def flush(self) -> None:
         """Each batch is with the server when `write` returns."""
@@ -157,9 +152,7 @@ class RedisSink:
         self._writing.lose(partitions)
 
     def close(self) -> None:
-        if self._store is not None:
-            self._store.close()
-            self._store = None
+        self._writing.close()
 
     def _write_of(self, each: SinkRecord) -> _Write:
         record = each.record
@@ -175,29 +168,25 @@ class RedisSink:
             return _Write(each.place, each.offset, key, _bytes(record.value))
         return _Write(each.place, each.offset, key, None, _fields(record.value))
 
-    def _get_store(self) -> _Server:
-        if self._store is None:
-            import redis
-            from redis.backoff import NoBackoff
-            from redis.retry import Retry
+    def _opened(self) -> _Server:
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
 
-            timeout_seconds = self._settings[REDIS_TIMEOUT_MS] / 1000
-            secret = self._settings[REDIS_PASSWORD]
-            client = redis.Redis(
-                host=self._host,
-                port=self._port,
-                db=self._settings[REDIS_DATABASE],
-                username=self._settings[REDIS_USERNAME],
-                password=None if secret is None else secret.value,
-                ssl=self._settings[REDIS_SSL],
-                socket_timeout=timeout_seconds,
-                socket_connect_timeout=timeout_seconds,
-                retry=Retry(NoBackoff(), 0),  # the runtime tries again
-            )
-            self._store = _Server(
-                client, f"{self._host}:{self._port}", self._command, ledger_name(self._settings)
-            )
-        return self._store
+        timeout_seconds = self._settings[REDIS_TIMEOUT_MS] / 1000
+        secret = self._settings[REDIS_PASSWORD]
+        client = redis.Redis(
+            host=self._host,
+            port=self._port,
+            db=self._settings[REDIS_DATABASE],
+            username=self._settings[REDIS_USERNAME],
+            password=None if secret is None else secret.value,
+            ssl=self._settings[REDIS_SSL],
+            socket_timeout=timeout_seconds,
+            socket_connect_timeout=timeout_seconds,
+            retry=Retry(NoBackoff(), 0),  # the runtime tries again
+        )
+        return _Server(client, f"{self._host}:{self._port}", self._command, ledger_name(self._settings))
 
 
 class _Server:

@@ -35,7 +35,7 @@ class Place(Protocol):
     """A directory of some file system. Paths are relative to it, with `/`."""
 
     def names(self, directory: str) -> list[str]:
-        """The names in a directory; none if there is no such directory."""
+        """The names in a directory; none if there is no such directory, also for a file."""
 
     def read(self, path: str, most_bytes: int) -> bytes:
         """A file's bytes. Raises LedgerError for a larger one."""

@@ -30,7 +30,7 @@ class LocalPlace:
         """See Place."""
         try:
             return sorted(os.listdir(self._root / directory))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def read(self, path: str, most_bytes: int) -> bytes:
@@ -94,10 +94,10 @@ class HadoopPlace:
 
     def names(self, directory: str) -> list[str]:
         """See Place."""
+        own = str(self._path(directory).toUri().getPath())
         try:
-            return sorted(
-                str(each.getPath().getName()) for each in self._fs.listStatus(self._path(directory))
-            )
+            found = [each.getPath() for each in self._fs.listStatus(self._path(directory))]
+            return sorted(str(each.getName()) for each in found if str(each.toUri().getPath()) != own)
         except Exception as problem:
             if class_of(problem) == "FileNotFoundException":
                 return []

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ottla.config.errors import ConfigError
 from ottla.config.setting import Table
@@ -32,6 +32,7 @@ from ottla.connect.spark.sink import (
     Context,
     Pace,
     Target,
+    has_columns,
     rows_of,
 )
 from ottla.pipeline.spark.lake_jars import Lake
@@ -176,6 +177,8 @@ class IcebergTarget:
             if self._only is None and known is not None and known.generation == ledger.generation:
                 frame = frame.where(_not_in(known))
             settings = self._sink.settings_of(name)
+            if table is None and not has_columns(frame):
+                continue
             if table is None:
                 self._create(name, frame, settings)
                 table = self._find(spark, name)
@@ -291,7 +294,9 @@ class IcebergTarget:
         def merge(identifier: str) -> None:
             spark = conformed.sparkSession
             view = f"ottla_{self._context.owner.slug.replace('-', '_')}"
-            conformed.createOrReplaceTempView(view)
+            # Iceberg reads the rows twice, and refuses what may differ then: expressions that raise errors
+            stored = conformed.localCheckpoint()
+            stored.createOrReplaceTempView(view)
             name = f"spark.sql.iceberg.snapshot-property.{LEDGER}"
             spark.conf.set(name, text)
             try:
@@ -300,6 +305,8 @@ class IcebergTarget:
             finally:
                 spark.conf.unset(name)
                 spark.catalog.dropTempView(view)
+                rows: Any = stored._jdf.queryExecution().logical()
+                rows.rdd().unpersist(False)
 
         table.commit(merge if upsert else append, ledger, expected)
 

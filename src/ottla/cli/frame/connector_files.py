@@ -48,6 +48,16 @@ def read_connectors(words: Sequence[str]) -> list[WantedConnector]:
     return list(found.values())
 
 
+def read_connector(path: Path) -> WantedConnector:
+    """The connector of a file: JSON, or properties whatever the file is called. Raises ConfigError."""
+    if path.suffix.lower() != ".json":
+        return _connector(str(path), texts(from_file(path)))
+    found = list(_read(str(path), path))
+    if len(found) != 1:
+        raise ConfigError(f"{path}: {len(found)} connectors, and one is wanted")
+    return found[0]
+
+
 def _files(words: Sequence[str]) -> Iterator[tuple[str, Path | None]]:
     """The name of each file for messages, and its path; None for stdin."""
     for word in dict.fromkeys(words):

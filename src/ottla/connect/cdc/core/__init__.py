@@ -1,0 +1,1 @@
+"""What all change data capture has in common, without I/O: filters, names, schemas, envelopes."""

@@ -1,0 +1,1 @@
+"""PostgreSQL's changes, by logical replication with pgoutput."""

@@ -1,0 +1,386 @@
+"""The settings of the PostgreSQL source: Debezium's names and defaults."""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from collections.abc import Iterable
+from typing import Final
+
+from psycopg.conninfo import make_conninfo
+
+from ottla.config.setting import (
+    HIGH,
+    LOW,
+    Setting,
+    Table,
+    boolean,
+    by_name,
+    choice,
+    integer,
+    long,
+    password,
+    string,
+)
+from ottla.config.settings import Settings
+from ottla.config.unsupported import harmless, merged, refusing
+from ottla.config.validators import Rule, at_least, between, not_empty
+from ottla.connect.cdc.core.decimals import DecimalMode
+from ottla.connect.cdc.core.envelope import Operation
+from ottla.connect.cdc.core.filters import CaptureFilter, KeyColumns, NameFilter, one_at_most
+from ottla.connect.cdc.core.names import Adjustment, Names
+from ottla.connect.cdc.core.tables import OnFailure
+from ottla.connect.cdc.core.temporal import TimePrecision
+from ottla.connect.cdc.postgres.catalog import SYSTEM_SCHEMAS
+from ottla.connect.cdc.postgres.column_forms import (
+    DEFAULT_PLACEHOLDER,
+    BinaryMode,
+    FormOptions,
+    HstoreMode,
+    IntervalMode,
+    binary_value,
+)
+from ottla.connect.cdc.postgres.logical_messages import LogicalMessages, logical_messages
+from ottla.connect.cdc.postgres.shapes import Shaping
+from ottla.connect.cdc.postgres.slots import Autocreate
+from ottla.connect.cdc.postgres.source_block import CONNECTOR
+from ottla.connect.cdc.postgres.translation import EventOptions
+from ottla.connect.data.building import REQUIRED
+from ottla.connect.data.record import Header
+from ottla.connect.data.schema import Type
+from ottla.connect.plugins.required import Required, require
+
+CONNECT_TIMEOUT_SECONDS: Final = 10
+_SESSION: Final = (
+    "-c DateStyle=ISO -c IntervalStyle=postgres -c TimeZone=UTC -c extra_float_digits=3 -c bytea_output=hex"
+)
+"""What the texts of values depend on, in every session that reads them."""
+
+
+class SnapshotMode(enum.StrEnum):
+    """When tables are copied."""
+
+    INITIAL = "initial"
+    ALWAYS = "always"
+    INITIAL_ONLY = "initial_only"
+    NO_DATA = "no_data"
+    NEVER = "never"
+    WHEN_NEEDED = "when_needed"
+
+
+class SslMode(enum.StrEnum):
+    """libpq's sslmode."""
+
+    DISABLE = "disable"
+    ALLOW = "allow"
+    PREFER = "prefer"
+    REQUIRE = "require"
+    VERIFY_CA = "verify-ca"
+    VERIFY_FULL = "verify-full"
+
+
+def _slot_problem(value: str) -> str | None:
+    fine = (
+        value and len(value) <= 63 and all(each in "abcdefghijklmnopqrstuvwxyz0123456789_" for each in value)
+    )
+    return None if fine else "a slot's name has up to 63 of the characters a-z, 0-9 and _"
+
+
+def _topic_problem(value: str | None) -> str | None:
+    fine = value is None or all(each.isascii() and (each.isalnum() or each in "._-") for each in value)
+    return None if fine else "only letters, digits, hyphen, dot and underscore are accepted"
+
+
+def _operations_problem(value: str) -> str | None:
+    words = {each.strip() for each in value.split(",") if each.strip()}
+    return None if words <= {"c", "u", "d", "t", "none"} else "the operations are c, u, d, t, or none"
+
+
+TOPIC_PREFIX: Final = string.optional(
+    "topic.prefix",
+    "What the topics' names begin with; another for each connector.",
+    Required(Rule("a part of a topic's name", _topic_problem)),
+    importance=HIGH,
+)
+HOSTNAME: Final = string.optional(
+    "database.hostname", "The server's host.", Required(not_empty), importance=HIGH
+)
+PORT: Final = integer("database.port", 5432, "The server's port.", between(1, 65_535), importance=HIGH)
+USER: Final = string.optional(
+    "database.user", "A user with REPLICATION, who may read the tables.", Required(not_empty), importance=HIGH
+)
+PASSWORD: Final = password.optional("database.password", "The user's password.", importance=HIGH)
+DBNAME: Final = string.optional(
+    "database.dbname", "The database whose changes are read.", Required(not_empty), importance=HIGH
+)
+SSLMODE: Final = choice(SslMode)("database.sslmode", SslMode.PREFER, "As libpq's sslmode.")
+SSLCERT: Final = string.optional("database.sslcert", "The file of the client's certificate.")
+SSLKEY: Final = string.optional("database.sslkey", "The file of the client's key.")
+SSLPASSWORD: Final = password.optional("database.sslpassword", "The key's password.")
+SSLROOTCERT: Final = string.optional("database.sslrootcert", "The file of the authorities that are trusted.")
+PLUGIN_NAME: Final = string(
+    "plugin.name",
+    "pgoutput",
+    "The server's plugin: pgoutput, which every server has.",
+    Rule("pgoutput", lambda value: None if value == "pgoutput" else "the plugin is pgoutput"),
+)
+SLOT_NAME: Final = string(
+    "slot.name",
+    "debezium",
+    "The replication slot, made if it is not there; another for each connector.",
+    Rule("a slot's name", _slot_problem),
+)
+SLOT_DROP_ON_STOP: Final = boolean(
+    "slot.drop.on.stop", False, "Whether the slot is removed when the connector stops: for tests only."
+)
+PUBLICATION_NAME: Final = string(
+    "publication.name", "dbz_publication", "The publication whose tables are streamed.", not_empty
+)
+PUBLICATION_AUTOCREATE: Final = choice(Autocreate)(
+    "publication.autocreate.mode",
+    Autocreate.ALL_TABLES,
+    "Which publication is made if there is none: of all tables, of those that are captured (filtered), of no "
+    "table; disabled: none.",
+)
+PUBLISH_VIA_ROOT: Final = boolean(
+    "publish.via.partition.root", False, "Whether partitions' changes come as those of the partitioned table."
+)
+STATUS_INTERVAL_MS: Final = integer(
+    "status.update.interval.ms", 10_000, "How often the server is told what is confirmed.", at_least(1)
+)
+SNAPSHOT_MODE: Final = choice(SnapshotMode)(
+    "snapshot.mode",
+    SnapshotMode.INITIAL,
+    "When the tables are copied: first of all (initial), that alone (initial_only), at each start (always), "
+    "where the stream can't go on (when_needed), or not at all (no_data, never).",
+)
+SCHEMA_INCLUDE: Final = string.optional("schema.include.list", "Schemas that are captured: expressions.")
+SCHEMA_EXCLUDE: Final = string.optional("schema.exclude.list", "Schemas that are not.")
+TABLE_INCLUDE: Final = string.optional("table.include.list", "Tables that are captured: schema.table.")
+TABLE_EXCLUDE: Final = string.optional("table.exclude.list", "Tables that are not.")
+COLUMN_INCLUDE: Final = string.optional("column.include.list", "Columns of records: schema.table.column.")
+COLUMN_EXCLUDE: Final = string.optional("column.exclude.list", "Columns that records leave out.")
+KEY_COLUMNS: Final = string.optional(
+    "message.key.columns", "Keys in place of primary ones: schema.table:column,column;…"
+)
+PREFIX_INCLUDE: Final = string.optional(
+    "message.prefix.include.list", "Prefixes of logical messages that are captured: expressions."
+)
+PREFIX_EXCLUDE: Final = string.optional("message.prefix.exclude.list", "Prefixes that are not.")
+DECIMALS: Final = choice(DecimalMode)(
+    "decimal.handling.mode", DecimalMode.PRECISE, "How numeric and money stand in records."
+)
+TIMES: Final = choice(TimePrecision)(
+    "time.precision.mode", TimePrecision.ADAPTIVE, "How dates, times and timestamps stand in records."
+)
+BINARIES: Final = choice(BinaryMode)("binary.handling.mode", BinaryMode.BYTES, "How bytea stands in records.")
+HSTORES: Final = choice(HstoreMode)("hstore.handling.mode", HstoreMode.JSON, "How hstore stands in records.")
+INTERVALS: Final = choice(IntervalMode)(
+    "interval.handling.mode", IntervalMode.NUMERIC, "interval in microseconds, or as an ISO 8601 text."
+)
+MONEY_DIGITS: Final = integer(
+    "money.fraction.digits", 2, "The digits of money after the point.", between(0, 30), importance=LOW
+)
+UNKNOWN_TYPES: Final = boolean(
+    "include.unknown.datatypes", False, "Whether types without a form come as the bytes of their text."
+)
+PLACEHOLDER: Final = string(
+    "unavailable.value.placeholder",
+    DEFAULT_PLACEHOLDER,
+    "What stands for a large value that was not changed, and so not sent.",
+)
+ON_FAILURE: Final = choice(OnFailure)(
+    "event.converting.failure.handling.mode",
+    OnFailure.WARN,
+    "What a value without a form does: fail, or null with or without a warning.",
+)
+TOMBSTONES: Final = boolean("tombstones.on.delete", True, "Whether a tombstone comes after a delete.")
+SKIPPED: Final = string(
+    "skipped.operations",
+    "t",
+    "Operations without records: c, u, d, t (truncate); none.",
+    Rule("operations", _operations_problem),
+)
+TRANSACTIONS: Final = boolean(
+    "provide.transaction.metadata",
+    False,
+    "Whether transactions have records of their own, and changes a block.",
+)
+HEARTBEAT_MS: Final = integer(
+    "heartbeat.interval.ms", 0, "How often a heartbeat is written; 0: never.", at_least(0)
+)
+HEARTBEAT_PREFIX: Final = string(
+    "topic.heartbeat.prefix", "__debezium-heartbeat", "What the heartbeats' topic begins with.", not_empty
+)
+HEARTBEAT_QUERY: Final = string.optional(
+    "heartbeat.action.query", "A statement that is run with each heartbeat.", importance=LOW
+)
+TRANSACTION_TOPIC: Final = string(
+    "topic.transaction", "transaction", "The end of that topic's name.", not_empty
+)
+DELIMITER: Final = string(
+    "topic.delimiter", ".", "What stands between the parts of topics' names.", not_empty
+)
+ADJUSTMENT: Final = choice(Adjustment)(
+    "schema.name.adjustment.mode", Adjustment.NONE, "How schemas' names are made fit for Avro."
+)
+EXTENDED_HEADERS: Final = boolean(
+    "extended.headers.enabled", True, "Whether changes have headers that name the connector and its run."
+)
+MAX_BATCH_SIZE: Final = integer("max.batch.size", 2048, "The most records of a batch.", between(1, 1_000_000))
+RETRY_DELAY_MS: Final = long(
+    "slot.retry.delay.ms", 10_000, "Accepted; errors.retry.* say it.", at_least(0), importance=LOW
+)
+
+TABLE: Final = Table(
+    "PostgresConnector",
+    by_name(globals().values()),
+    unsupported=merged(
+        [
+            harmless(
+                "ottla has no such queue, thread or driver",
+                "max.queue.size",
+                "max.queue.size.in.bytes",
+                "poll.interval.ms",
+                "slot.max.retries",
+                "snapshot.fetch.size",
+                "query.fetch.size",
+                "snapshot.max.threads",
+                "snapshot.locking.mode",
+                "snapshot.isolation.mode",
+                "database.tcpKeepAlive",
+                "retriable.restart.connector.wait.ms",
+                "schema.refresh.mode",
+                "lsn.flush.timeout.ms",
+                "lsn.flush.timeout.action",
+                "xmin.fetch.interval.ms",
+            ),
+            refusing(
+                "ottla does not have this yet",
+                "converters",
+                "post.processors",
+                "snapshot.select.statement.overrides",
+                "snapshot.include.collection.list",
+                "signal.data.collection",
+                "column.propagate.source.type",
+                "datatype.propagate.source.type",
+                "replica.identity.autoset.values",
+                "topic.heartbeat.name",
+            ),
+            refusing("values would leave the database as they are", "column.mask.", "column.truncate."),
+            refusing(
+                "values of such settings are not carried out",
+                "slot.stream.params",
+                "database.initial.statements",
+            ),
+        ]
+    ),
+)
+
+
+def conninfo(settings: Settings) -> str:
+    """libpq's connection string. Raises ConfigError."""
+    key_password, user_password = settings[SSLPASSWORD], settings[PASSWORD]
+    return make_conninfo(
+        "",
+        host=require(settings, HOSTNAME),
+        port=settings[PORT],
+        user=require(settings, USER),
+        password=None if user_password is None else user_password.value,
+        dbname=require(settings, DBNAME),
+        sslmode=settings[SSLMODE].value,
+        sslcert=settings[SSLCERT],
+        sslkey=settings[SSLKEY],
+        sslpassword=None if key_password is None else key_password.value,
+        sslrootcert=settings[SSLROOTCERT],
+        connect_timeout=CONNECT_TIMEOUT_SECONDS,
+        application_name="ottla",
+        client_encoding="UTF8",
+        options=_SESSION,
+    )
+
+
+def capture_filter(settings: Settings) -> CaptureFilter:
+    """What is captured. Raises ConfigError."""
+    return CaptureFilter(
+        _name_filter(settings, SCHEMA_INCLUDE, SCHEMA_EXCLUDE),
+        _name_filter(settings, TABLE_INCLUDE, TABLE_EXCLUDE),
+        _name_filter(settings, COLUMN_INCLUDE, COLUMN_EXCLUDE),
+        SYSTEM_SCHEMAS,
+    )
+
+
+def _name_filter(
+    settings: Settings, include: Setting[str | None], exclude: Setting[str | None]
+) -> NameFilter:
+    problem = one_at_most(((include.name, settings[include]), (exclude.name, settings[exclude])))
+    if problem is not None:
+        raise settings.refusal(exclude.name, problem)
+    try:
+        return NameFilter.of(settings[include], settings[exclude])
+    except ValueError as wrong:
+        raise settings.refusal(include.name if settings[include] else exclude.name, str(wrong)) from None
+
+
+def shaping(settings: Settings) -> Shaping:
+    """How tables become schemas. Raises ConfigError."""
+    try:
+        keys = KeyColumns.of(settings[KEY_COLUMNS])
+    except ValueError as wrong:
+        raise settings.refusal(KEY_COLUMNS.name, str(wrong)) from None
+    options = FormOptions(
+        settings[DECIMALS],
+        settings[TIMES],
+        settings[HSTORES],
+        settings[INTERVALS],
+        settings[BINARIES],
+        settings[PLACEHOLDER],
+        settings[UNKNOWN_TYPES],
+        settings[MONEY_DIGITS],
+    )
+    return Shaping(names(settings), options, capture_filter(settings), keys, settings[ON_FAILURE])
+
+
+def names(settings: Settings) -> Names:
+    """The names of topics and schemas. Raises ConfigError."""
+    return Names(
+        require(settings, TOPIC_PREFIX),
+        settings[DELIMITER],
+        settings[HEARTBEAT_PREFIX],
+        settings[TRANSACTION_TOPIC],
+        settings[ADJUSTMENT],
+    )
+
+
+def event_options(settings: Settings) -> EventOptions:
+    """Which events there are. Raises ConfigError."""
+    return EventOptions(
+        names(settings),
+        require(settings, DBNAME),
+        settings[TOMBSTONES],
+        _operations(each.strip() for each in settings[SKIPPED].split(",")),
+        settings[TRANSACTIONS],
+        _messages(settings),
+        _context(settings) if settings[EXTENDED_HEADERS] else (),
+    )
+
+
+def _messages(settings: Settings) -> LogicalMessages:
+    schema, convert = binary_value(settings[BINARIES])
+    prefixes = _name_filter(settings, PREFIX_INCLUDE, PREFIX_EXCLUDE)
+    return logical_messages(require(settings, TOPIC_PREFIX), schema, convert, prefixes)
+
+
+def _context(settings: Settings) -> tuple[Header, ...]:
+    """The headers of every change: the connector's names, and an id of this run."""
+    values = (
+        ("connectorLogicalName", require(settings, TOPIC_PREFIX)),
+        ("taskId", "0"),
+        ("connectorName", CONNECTOR),
+        ("runId", str(uuid.uuid4())),
+    )
+    return tuple(Header(f"__debezium.context.{name}", text, REQUIRED[Type.STRING]) for name, text in values)
+
+
+def _operations(words: Iterable[str]) -> frozenset[Operation]:
+    return frozenset(Operation(each) for each in words if each and each != "none")
