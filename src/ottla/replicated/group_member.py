@@ -137,11 +137,13 @@ class GroupMember:
 
     async def run(self) -> None:
         """Be a member until cancelled. Raises StateError when the group can never be joined."""
-        await self._client.bootstrap()
         last_heard = asyncio.get_running_loop().time()
-        is_heard, is_lost = True, False
+        is_known, is_heard, is_lost = False, True, False
         while True:
             try:
+                if not is_known:  # the cluster may be away just now, as it may be later
+                    await self._client.bootstrap()
+                    is_known = True
                 coordinator, generation = await self._join()
                 last_heard = asyncio.get_running_loop().time()
                 if not is_heard:

@@ -38,11 +38,14 @@ class Coordinator:
         self.seen: list[tuple[type[Any], str]] = []
         self.assignments: list[Sequence[tuple[str, bytes]]] = []
         self.away = False
+        self.bootstraps = 0
         self.generation = 0
         self.leader = "member"
 
     async def bootstrap(self) -> None:
-        pass
+        self.bootstraps += 1
+        if self.away:
+            raise KafkaConnectionError("Unable to bootstrap")
 
     async def close(self) -> None:
         pass
@@ -230,6 +233,23 @@ def test_a_member_that_hears_nothing_for_a_session_is_told_once_and_comes_back()
         await one.until(lambda: one.protocol.told[-1] is not None)
         await one.end()
         assert [told is None for told in one.protocol.told] == [False, True, False]
+
+    run(story())
+
+
+def test_a_cluster_that_is_away_when_a_member_starts_is_waited_for() -> None:
+    async def story() -> None:
+        one = Story()
+        one.coordinator.away = True
+        one.run()
+        await one.until(lambda: one.coordinator.bootstraps > 2)
+        one.coordinator.away = False
+        await one.until(lambda: one.heartbeats() > 1)
+        bootstraps = one.coordinator.bootstraps
+        one.member.rejoin()
+        await one.until(lambda: one.member.joins == 2)
+        await one.end()
+        assert one.coordinator.bootstraps == bootstraps
 
     run(story())
 
