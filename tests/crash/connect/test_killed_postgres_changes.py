@@ -114,6 +114,8 @@ def test_changes_come_exactly_once_whenever_the_host_is_killed(
         create_topic(bootstrap, topic, 1)
     config = configuration(url, max_batch_size="40", extended_headers_enabled="false") | {
         "transaction.boundary": rng.choice(("poll", "interval")),
+        "snapshot.max.threads": rng.choice(("1", "3")),
+        "ottla.snapshot.range.rows": str(rng.randrange(100, ROWS)),
         "transaction.boundary.interval.ms": "50",
         "key.converter": JSON,
         "key.converter.schemas.enable": "false",

@@ -333,3 +333,66 @@ def test_what_is_not_there_is_told(url: str, connection: Connection) -> None:
     with pytest.raises(ConfigError, match="table"):
         Reading(config(url, table_include_list="a", table_exclude_list="b"))
     assert Position(1).offset() == {"commit": 1}
+
+
+@pytest.mark.parametrize("key", ["id bigint PRIMARY KEY", "id uuid PRIMARY KEY", "a text, id integer"])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_large_table_is_copied_in_ranges_of_its_key_and_its_done_ranges_are_not_copied_again(
+    url: str, connection: Connection, key: str, threads: int
+) -> None:
+    seed = random.getrandbits(32)
+    rng = random.Random(seed)
+    rows = rng.randrange(3000, 9000)
+    connection.execute(f"CREATE TABLE big ({key}, v text)".encode())
+    if key.startswith("a "):
+        connection.execute("ALTER TABLE big ADD PRIMARY KEY (a, id)")
+        made = "'it''s \\ ' || n % 7, n"
+    else:
+        made = "n * 3" if "bigint" in key else "md5(n::text)::uuid"
+    connection.execute(f"INSERT INTO big SELECT {made}, n FROM generate_series(1, {rows}) n".encode())
+    make_table(connection, "small", "one")
+    connection.execute("CREATE TABLE nothing (id integer PRIMARY KEY, v text)")
+    given = config(
+        url,
+        snapshot_max_threads=str(threads),
+        ottla_snapshot_range_rows=str(rng.randrange(200, 700)),
+        max_batch_size="97",
+        tombstones_on_delete="false",
+    )
+    taken: list[SourceRecord] = []
+    offset: SourceOffset | None = None
+    for _ in range(3):
+        with closing(Reading(given, offset)) as reading:
+            before = len(taken)
+            while len(taken) - before < rows // 4:
+                batch = list(reading.some())
+                taken += batch[: rng.randrange(1, len(batch) + 1)]
+                if taken[-1] is not batch[-1]:
+                    break
+            offset = taken[-1].source_offset
+        connection.execute(f"DELETE FROM big WHERE v::integer % 11 = {rng.randrange(11)}".encode())
+        connection.execute("UPDATE big SET v = (v::integer + 100000)::text WHERE v::integer % 13 = 5")
+    connection.execute("INSERT INTO small (v) VALUES ('end')")
+    reads = sum(value == "r" for value, _ in told(taken))
+    with closing(Reading(given, offset)) as reading:
+        while ("c", "end") not in told(taken[-1:]) and ("r", "end") not in told(taken):
+            taken += reading.some()
+        while taken[-1].source_offset.get("snapshot") is not None:
+            taken += reading.some()
+    state: dict[Any, str] = {}
+    for each in taken:
+        if each.record.topic != "srv.public.big":
+            continue
+        id, value = tuple(each.record.key.values.values()), each.record.value.values
+        if value["after"] is None:
+            state.pop(id, None)
+        else:
+            state[id] = value["after"].values["v"]
+    columns = "a, id" if key.startswith("a ") else "id::text" if "uuid" in key else "id"
+    found = connection.execute(f"SELECT v, {columns} FROM big".encode()).fetchall()
+    assert state == {tuple(row[1:]): row[0] for row in found}, f"seed {seed}"
+    # Each kill repeats the ranges that were being read, and no more.
+    copied = sum(value == "r" for value, _ in told(taken))
+    assert copied < rows + 3 * threads * 1400 + 10, f"seed {seed}: {reads} {copied} of {rows}"
+    marks = [each.record.value.values["source"].values["snapshot"] for each in taken]
+    assert marks[0] == "first" and "last" in marks

@@ -11,10 +11,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import ClassVar, Final
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 import ottla
@@ -31,7 +32,8 @@ from ottla.connect.cdc.postgres.catalog import (
     read_types,
 )
 from ottla.connect.cdc.postgres.pgoutput import Begin, LogicalMessage, Message, Relation, decode
-from ottla.connect.cdc.postgres.position import Position, SnapshotState, lsn_text, position_of
+from ottla.connect.cdc.postgres.position import Copying, Position, lsn_text, position_of
+from ottla.connect.cdc.postgres.ranges import Ranges
 from ottla.connect.cdc.postgres.replication import (
     NOTHING,
     Keepalive,
@@ -48,7 +50,8 @@ from ottla.connect.cdc.postgres.slots import (
     find_slot,
     require_wal,
 )
-from ottla.connect.cdc.postgres.snapshot import CopiedTable, copy_tables, open_snapshot
+from ottla.connect.cdc.postgres.snapshot import CopiedTable, TableCopy, open_snapshot, snapshot_moment
+from ottla.connect.cdc.postgres.splitting import split_table, table_sizes
 from ottla.connect.cdc.postgres.translation import Translator
 from ottla.connect.cdc.postgres.types import TypeRegistry
 from ottla.connect.data.record import Record, SourceOffset, SourcePartition, SourceRecord
@@ -180,7 +183,7 @@ class PostgresConnector:
 
     def _needs_copy(self, position: Position) -> bool:
         """Whether tables are to be copied before the stream goes on."""
-        if position.snapshot is SnapshotState.COPYING:
+        if position.copying is not None:
             return True
         return self._mode is SnapshotMode.ALWAYS and not self._copied_in_this_run
 
@@ -192,44 +195,62 @@ class PostgresConnector:
         position: Position | None,
     ) -> Generator[Sequence[SourceRecord], None, Position]:
         """The rows of the tables that are not copied yet; the place where the stream goes on."""
-        with closing(self._replication()) as replication:
-            lsn = open_snapshot(connection, replication)
-        try:
+        with ExitStack() as stack:
+            others = [
+                stack.enter_context(closing(self._connect()))
+                for _ in range(self._settings[own.SNAPSHOT_THREADS] - 1)
+            ]
+            with closing(self._replication()) as replication:
+                lsn = open_snapshot([connection, *others], replication)
             if position is None:
                 position = Position(lsn)
             else:
                 with closing(self._connect()) as other:
                     position = yield from self._follow(other, partition, position, lsn)
-            left = [each for each in tables if each.id not in position.copied]
-            _log.info("%d tables are copied as of %s", len(left), lsn_text(lsn))
-            for batch in copy_tables(
-                connection,
+            position = position.at(lsn)
+            copying = Copying() if position.copying is None else position.copying
+            left = [each for each in tables if each.id not in copying.copied]
+            to_copy = self._to_copy(connection, read_types(connection), left, copying)
+            _log.info(
+                "%d tables are copied as of %s, in %d parts",
+                len(left),
+                lsn_text(lsn),
+                sum(len(each.ranges.left) for each in to_copy),
+            )
+            moment = snapshot_moment(connection, lsn, time.time_ns())
+            copy = TableCopy(
                 self._events,
                 partition,
-                self._to_copy(connection, read_types(connection), left),
-                position.at(lsn),
-                lsn,
+                moment,
+                position.with_copying(copying),
                 self._settings[own.MAX_BATCH_SIZE],
-            ):
-                self._yielded = batch[-1].source_offset
+            )
+            for batch in copy.batches([connection, *others], to_copy):
+                if batch:
+                    self._yielded = batch[-1].source_offset
                 yield batch
-            return position.at(lsn).done()
-        finally:
-            if not connection.closed:
-                connection.rollback()
+            connection.rollback()
+            return position.with_copying(None)
 
     def _to_copy(
-        self, connection: Connection, registry: TypeRegistry, tables: Sequence[TableName]
+        self, connection: Connection, registry: TypeRegistry, tables: Sequence[TableName], copying: Copying
     ) -> list[CopiedTable]:
         described = describe_tables(connection, [each.oid for each in tables])
-        return [
-            CopiedTable(
-                self._shaping.of_catalog(registry, each.schema, each.name, described[each.oid]),
-                [column.name for column in described[each.oid].columns],
-                self._settings[own.PUBLISH_VIA_ROOT],
-            )
-            for each in tables
-        ]
+        sizes = table_sizes(connection, [each.oid for each in tables])
+        only = sql.SQL("" if self._settings[own.PUBLISH_VIA_ROOT] else "ONLY ")
+        found = []
+        for each in tables:
+            table = described[each.oid]
+            source = only + sql.Identifier(each.schema, each.name)
+            ranges = copying.begun.get(each.id)
+            if ranges is None or (ranges.bounds and ranges.columns != table.key):
+                ranges = Ranges()
+                if (size := sizes.get(each.oid)) is not None:
+                    range_rows = own.range_rows(self._settings, size.rows)
+                    ranges = split_table(connection, source, table, size, range_rows)
+            shape = self._shaping.of_catalog(registry, each.schema, each.name, table)
+            found.append(CopiedTable(shape, [column.name for column in table.columns], source, ranges))
+        return found
 
     # -- the stream ----------------------------------------------------------------------------------
 
@@ -343,9 +364,8 @@ class _Describer:
 
     def __init__(self, connector: PostgresConnector, connection: Connection, position: Position) -> None:
         self._begun: frozenset[str] | None = None
-        if position.snapshot is SnapshotState.COPYING:
-            copying = frozenset() if position.copying is None else frozenset({position.copying})
-            self._begun = position.copied | copying
+        if position.copying is not None:
+            self._begun = position.copying.copied | frozenset(position.copying.begun)
         self._connector = connector
         self._connection = connection
         self._registry = read_types(connection)
