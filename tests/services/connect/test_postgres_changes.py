@@ -396,3 +396,62 @@ def test_a_large_table_is_copied_in_ranges_of_its_key_and_its_done_ranges_are_no
     assert copied < rows + 3 * threads * 1400 + 10, f"seed {seed}: {reads} {copied} of {rows}"
     marks = [each.record.value.values["source"].values["snapshot"] for each in taken]
     assert marks[0] == "first" and "last" in marks
+
+
+RESELECTS = {
+    "post.processors": "again",
+    "again.type": "io.debezium.processors.reselect.ReselectColumnsPostProcessor",
+}
+
+
+def test_values_that_are_not_sent_are_read_again_where_a_processor_says_so(
+    url: str, connection: Connection
+) -> None:
+    connection.execute(
+        "CREATE TABLE big (k1 text, k2 integer, t text, b bytea, n boolean[], r numeric(400,2), "
+        "plain text, small integer, PRIMARY KEY (k2, k1))"
+    )
+    connection.execute("ALTER TABLE big ALTER t SET STORAGE EXTERNAL, ALTER b SET STORAGE EXTERNAL")
+    connection.execute("ALTER TABLE big ALTER n SET STORAGE EXTERNAL")
+    rows = {number: random.randbytes(4000).hex() for number in range(5)}
+    with closing(Reading(config(url) | RESELECTS)) as reading:
+        assert not reading.turn()
+        for number, text in rows.items():
+            connection.execute(
+                "INSERT INTO big VALUES ('it''s', %s, %s, decode(%s, 'hex'), "
+                "(SELECT array_agg(x > 9) FROM generate_series(1, 3000) x), NULL, NULL, 0)",
+                (number, text, text),
+            )
+        reading.take(len(rows))
+        connection.execute("UPDATE big SET small = 1")
+        for each in reading.take(len(rows)):
+            after = each.record.value.values["after"].values
+            assert after["t"] == rows[after["k2"]] and after["b"] == bytes.fromhex(rows[after["k2"]])
+            assert len(after["n"]) == 3000 and after["r"] is None and after["small"] == 1
+        # A row that is gone when it is read again: told so, and its end follows.
+        reading.close()
+        connection.execute("UPDATE big SET small = 2 WHERE k2 = 0")
+        connection.execute("DELETE FROM big WHERE k2 = 0")
+        connection.execute("UPDATE big SET small = 3, plain = 'x' WHERE k2 = 1")
+        connection.execute("UPDATE big SET t = 'newer' WHERE k2 = 1")
+    given = config(url) | RESELECTS | {"again.reselect.columns.include.list": "public.big:(t|n|plain)"}
+    with closing(Reading(given, reading.offset)) as again:
+        gone, deleted, _, changed, newest = (
+            None if each.record.value is None else each.record.value.values for each in again.take(5)
+        )
+    assert gone is not None and deleted is not None and changed is not None and newest is not None
+    values = gone["after"].values
+    # An array of booleans has no placeholder.
+    assert values["t"] == "__debezium_unavailable_value" and values["n"] is None
+    assert deleted["op"] == "d"
+    # As the row is now, not as it was: the change that made it so comes behind.
+    assert changed["after"].values["t"] == "newer" and changed["after"].values["plain"] == "x"
+    assert changed["after"].values["b"] == b"__debezium_unavailable_value"  # not in the list
+    assert newest["after"].values["t"] == "newer"
+
+
+def test_processors_that_are_not_there_are_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"again\.type=org\.Mine"):
+        Reading(config(url) | RESELECTS | {"again.type": "org.Mine"})
+    with pytest.raises(ConfigError, match=r"reselect\.error\.handling\.mode"):
+        Reading(config(url) | RESELECTS | {"again.reselect.error.handling.mode": "x"})

@@ -25,6 +25,7 @@ from ottla.connect.cdc.core.envelope import HEARTBEAT_KEY, HEARTBEAT_VALUE, hear
 from ottla.connect.cdc.core.tables import TableShape
 from ottla.connect.cdc.postgres import settings as own
 from ottla.connect.cdc.postgres.catalog import (
+    CatalogTable,
     Connection,
     TableName,
     describe_tables,
@@ -40,6 +41,7 @@ from ottla.connect.cdc.postgres.replication import (
     ReplicationConnection,
     ReplicationError,
 )
+from ottla.connect.cdc.postgres.reselect import Reselector, reselections
 from ottla.connect.cdc.postgres.settings import SnapshotMode
 from ottla.connect.cdc.postgres.slots import (
     SetupError,
@@ -78,6 +80,7 @@ class PostgresConnector:
         self._conninfo = own.conninfo(settings)
         self._shaping = own.shaping(settings)
         self._events = own.event_options(settings)
+        self._reselections = reselections(settings, settings[own.POST_PROCESSORS])
         self._mode = settings[own.SNAPSHOT_MODE]
         self._slot = settings[own.SLOT_NAME]
         self._database = require(settings, own.DBNAME)
@@ -262,8 +265,10 @@ class PostgresConnector:
         until: int | None = None,
     ) -> Generator[Sequence[SourceRecord], None, Position]:
         """The changes from a place on, up to another one; None: without end. Returns the place."""
-        describe = _Describer(self, connection, position)
-        translator = Translator(self._events, partition, position, describe.shape)
+        reselector = Reselector(connection, self._reselections) if self._reselections else None
+        describe = _Describer(self, connection, position, reselector)
+        complete = None if reselector is None else reselector.complete
+        translator = Translator(self._events, partition, position, describe.shape, complete)
         stream = self._replication()
         self._stream = stream
         heart = _Heart(self._settings[own.HEARTBEAT_MS], self._settings[own.HEARTBEAT_QUERY])
@@ -324,13 +329,12 @@ class PostgresConnector:
         )
         return SourceRecord(record, partition, position.offset())
 
-    def shape_of(
-        self, registry: TypeRegistry, connection: Connection, relation: Relation
-    ) -> TableShape | None:
-        """The shape of a relation of the stream; None where it is not captured."""
-        if not self._shaping.filter.takes_table(relation.namespace, relation.name):
-            return None
-        described = describe_tables(connection, [relation.oid])[relation.oid]
+    def takes(self, relation: Relation) -> bool:
+        """Whether the changes of a table are captured."""
+        return self._shaping.filter.takes_table(relation.namespace, relation.name)
+
+    def shape_of(self, registry: TypeRegistry, relation: Relation, described: CatalogTable) -> TableShape:
+        """The shape of a relation of the stream."""
         return self._shaping.of_relation(registry, relation, described)
 
     def _close_stream(self) -> None:
@@ -362,7 +366,14 @@ class _Describer:
     While tables are copied, those that are not begun yet have no changes of their own.
     """
 
-    def __init__(self, connector: PostgresConnector, connection: Connection, position: Position) -> None:
+    def __init__(
+        self,
+        connector: PostgresConnector,
+        connection: Connection,
+        position: Position,
+        reselector: Reselector | None,
+    ) -> None:
+        self._reselector = reselector
         self._begun: frozenset[str] | None = None
         if position.copying is not None:
             self._begun = position.copying.copied | frozenset(position.copying.begun)
@@ -375,7 +386,13 @@ class _Describer:
             return None
         if any(self._registry.find(each.type_oid) is None for each in relation.columns):
             self._registry = read_types(self._connection)
-        return self._connector.shape_of(self._registry, self._connection, relation)
+        if not self._connector.takes(relation):
+            return None
+        described = describe_tables(self._connection, [relation.oid])[relation.oid]
+        shape = self._connector.shape_of(self._registry, relation, described)
+        if self._reselector is not None:
+            self._reselector.learn(relation, shape, described.key)
+        return shape
 
 
 class _Heart:

@@ -41,6 +41,7 @@ from ottla.connect.cdc.postgres.column_forms import (
     binary_value,
 )
 from ottla.connect.cdc.postgres.logical_messages import LogicalMessages, logical_messages
+from ottla.connect.cdc.postgres.reselect import RESELECT_CLASS
 from ottla.connect.cdc.postgres.shapes import Shaping
 from ottla.connect.cdc.postgres.slots import Autocreate
 from ottla.connect.cdc.postgres.source_block import CONNECTOR
@@ -218,6 +219,11 @@ ON_FAILURE: Final = choice(OnFailure)(
     OnFailure.WARN,
     "What a value without a form does: fail, or null with or without a warning.",
 )
+POST_PROCESSORS: Final = string.optional(
+    "post.processors",
+    "Names of processors of records, each with NAME.type and settings behind NAME: "
+    f"{RESELECT_CLASS} reads values again that the stream leaves out.",
+)
 TOMBSTONES: Final = boolean("tombstones.on.delete", True, "Whether a tombstone comes after a delete.")
 SKIPPED: Final = string(
     "skipped.operations",
@@ -281,7 +287,6 @@ TABLE: Final = Table(
             refusing(
                 "ottla does not have this yet",
                 "converters",
-                "post.processors",
                 "snapshot.select.statement.overrides",
                 "snapshot.include.collection.list",
                 "signal.data.collection",
