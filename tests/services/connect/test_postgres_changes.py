@@ -455,3 +455,44 @@ def test_processors_that_are_not_there_are_refused(url: str) -> None:
         Reading(config(url) | RESELECTS | {"again.type": "org.Mine"})
     with pytest.raises(ConfigError, match=r"reselect\.error\.handling\.mode"):
         Reading(config(url) | RESELECTS | {"again.reselect.error.handling.mode": "x"})
+
+
+def test_a_slots_lag_is_told_and_what_the_server_keeps_for_it(
+    url: str, connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_table(connection, "t", "a")
+    with closing(Reading(config(url, status_update_interval_ms="1"))) as reading:
+        assert reading.connector.figures() == {}
+        reading.take(1)
+        assert "max_slot_wal_keep_size is not set" in caplog.text
+        connection.execute("CREATE TABLE filled AS SELECT generate_series(1, 20000)")
+        found = reading.connector.figures()
+        assert found["slot-lag-bytes"] > 1_000_000 and found["slot-retained-bytes"] >= found["slot-lag-bytes"]
+        assert found["slot-wal-status"] == 0 and "slot-safe-bytes" not in found
+    assert "is about to be" not in caplog.text
+
+
+def test_a_slot_that_lags_too_much_is_told_and_lost_then_copied_again(tmp_path_factory: Any) -> None:
+    programs = postgresql_programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed")
+    limits = ("wal_level=logical", "max_slot_wal_keep_size=1MB", "max_wal_size=32MB", "min_wal_size=32MB")
+    with postgresql(programs, *limits) as url, psycopg.connect(url, autocommit=True) as connection:
+        make_table(connection, "t", "a")
+        given = configuration(url, table_include_list="public.t")
+        with closing(Reading(given)) as reading:
+            reading.take(1)
+            reading.commit()
+            reading.turn()
+            assert reading.connector.figures()["slot-safe-bytes"] > 0
+        connection.execute("INSERT INTO t (v) VALUES ('b')")
+        for _ in range(10):
+            connection.execute("CREATE TABLE filled AS SELECT generate_series(1, 100000)")
+            connection.execute("DROP TABLE filled")
+            connection.execute("SELECT pg_switch_wal()")
+        connection.execute("CHECKPOINT")
+        with closing(Reading(given, reading.offset)) as lost, pytest.raises(SetupError, match="is lost"):
+            lost.turn()
+        with closing(Reading(given | {"snapshot.mode": "when_needed"}, reading.offset)) as again:
+            assert told(again.take(2)) == [("r", "a"), ("r", "b")]
+            assert again.connector.figures()["slot-wal-status"] == 0

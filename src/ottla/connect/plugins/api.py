@@ -86,6 +86,14 @@ class DefinesTransactions(Protocol):
         """
 
 
+@runtime_checkable
+class TellsFigures(Protocol):
+    """What a source connector has besides if it has figures of its own: they stand in the task's status."""
+
+    def figures(self) -> Mapping[str, float]:
+        """The figures now; asked every few seconds, between two batches. It answers within a moment."""
+
+
 class SinkConnector(Protocol):
     """Writes to another system. Its group spreads the partitions over at most tasks.max tasks."""
 

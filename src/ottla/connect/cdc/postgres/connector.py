@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import ClassVar, Final
 
@@ -43,6 +43,7 @@ from ottla.connect.cdc.postgres.replication import (
 )
 from ottla.connect.cdc.postgres.reselect import Reselector, reselections
 from ottla.connect.cdc.postgres.settings import SnapshotMode
+from ottla.connect.cdc.postgres.slot_watch import SlotWatch, warn_of_status
 from ottla.connect.cdc.postgres.slots import (
     SetupError,
     Slot,
@@ -88,6 +89,7 @@ class PostgresConnector:
         self._stream: ReplicationConnection | None = None
         self._yielded: SourceOffset | None = None
         self._has_read = False
+        self._watch = SlotWatch(self._connect, self._slot, self._database)
 
     def partitions(self) -> Sequence[SourcePartition]:
         return ({SERVER: self._events.names.prefix},)
@@ -130,8 +132,13 @@ class PostgresConnector:
             self._stream.confirm(position.commit)
             self._stream.tell_status(self._settings[own.STATUS_INTERVAL_MS] / 1000)
 
+    def figures(self) -> Mapping[str, float]:
+        """How far the slot is behind."""
+        return self._watch.figures() if self._has_read else {}
+
     def close(self) -> None:
         self._close_stream()
+        self._watch.close()
         if self._has_read and self._settings[own.SLOT_DROP_ON_STOP]:
             self._drop_slot()
 
@@ -177,6 +184,7 @@ class PostgresConnector:
 
     def _tell(self, connection: Connection, slot: Slot) -> None:
         advise_limit(connection, self._slot)
+        warn_of_status(self._slot, slot)
         _log.info(
             "the slot %s is at %s, %d bytes of the log behind",
             self._slot,
