@@ -238,7 +238,11 @@ def test_the_slot_moves_only_with_what_kafka_has_and_without_changes_too(
         connection.execute("CREATE TABLE elsewhere AS SELECT generate_series(1, 1000)")
         row = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
         assert row is not None
-        _until(lambda: not reading.turn() and confirmed(connection, name) >= lsn_of(row[0]), turns=20_000)
+        there = lsn_of(row[0])
+        _until(lambda: not reading.turn() and reading.offset["commit"] >= there, turns=20_000)
+        assert confirmed(connection, name) < there  # Kafka does not have the offset yet
+        reading.commit()
+        _until(lambda: not reading.turn() and confirmed(connection, name) >= there, turns=20_000)
 
 
 def _until(done: Any, turns: int = 200_000) -> None:
@@ -496,3 +500,45 @@ def test_a_slot_that_lags_too_much_is_told_and_lost_then_copied_again(tmp_path_f
         with closing(Reading(given | {"snapshot.mode": "when_needed"}, reading.offset)) as again:
             assert told(again.take(2)) == [("r", "a"), ("r", "b")]
             assert again.connector.figures()["slot-wal-status"] == 0
+
+
+@pytest.mark.parametrize("heartbeats", ["0", "1"])
+def test_an_idle_database_moves_its_slot_while_other_databases_write(
+    url: str, connection: Connection, heartbeats: str
+) -> None:
+    name = config(url)["slot.name"]
+    make_table(connection, "t", "a")
+    other = f"other{heartbeats}"
+    connection.execute(f"CREATE DATABASE {other}".encode())
+    given = config(
+        url,
+        table_include_list="public.t",
+        status_update_interval_ms="1",
+        heartbeat_interval_ms=heartbeats,
+        topic_heartbeat_prefix="beats",
+    )
+    with (
+        closing(Reading(given)) as reading,
+        psycopg.connect(f"{url.rpartition('/')[0]}/{other}", autocommit=True) as busy,
+    ):
+        reading.take(1)
+        reading.commit()
+        topics: set[str] = set()
+        for _ in range(3):
+            busy.execute("CREATE TABLE filled AS SELECT generate_series(1, 5000)")
+            busy.execute("DROP TABLE filled")
+            row = busy.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+            assert row is not None
+            wanted = lsn_of(row[0])
+
+            def moved(wanted: int = wanted) -> bool:
+                topics.update(each.record.topic for each in reading.turn())
+                reading.commit()
+                return confirmed(connection, name) >= wanted
+
+            _until(moved, turns=20_000)
+        assert topics == ({"beats.srv"} if heartbeats == "1" else set())
+        connection.execute("INSERT INTO t (v) VALUES ('b')")
+        while not (found := [each for each in reading.some() if each.record.topic == "srv.public.t"]):
+            pass
+        assert told(found) == [("c", "b")]

@@ -12,7 +12,14 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ottla.client.cluster import KafkaCluster
 from ottla.config.errors import ConfigError
-from ottla.connect.data.record import Record, SourceBatch, SourceOffset, SourcePartition, SourceRecord
+from ottla.connect.data.record import (
+    Record,
+    SourceBatch,
+    SourceOffset,
+    SourcePartition,
+    SourceProgress,
+    SourceRecord,
+)
 from ottla.connect.host.clients import admin_access, overrides_producer, producer, transactional_id
 from ottla.connect.host.control import Control
 from ottla.connect.host.conversion import Conversion, Encode
@@ -273,6 +280,8 @@ class SourceTask:
             self._readers.remove(reader)
             return True
         if not batch:
+            if isinstance(batch, SourceProgress):
+                self._reached(reader, batch.source_partition, batch.source_offset)
             return False
         self._send(reader, batch)
         return True

@@ -3,7 +3,8 @@
 One source partition, the database. The order that must not change: the publication, the slot (from then on
 the server keeps its log), the copies of the tables, the stream. What is confirmed to the slot is what Kafka
 has committed, together with the offset behind it; the server's log before that is given up. While nothing
-comes for the captured tables, the server's keepalives move the slot.
+comes for the captured tables, the server's keepalives move the offset, and with that the slot: the offset is
+never behind it, so that a slot which is ahead tells a gap (continuity.py).
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ from ottla.connect.cdc.postgres.catalog import (
     read_tables,
     read_types,
 )
+from ottla.connect.cdc.postgres.continuity import gap
 from ottla.connect.cdc.postgres.pgoutput import Begin, LogicalMessage, Message, Relation, decode
-from ottla.connect.cdc.postgres.position import Copying, Position, lsn_text, position_of
+from ottla.connect.cdc.postgres.position import Copying, History, Position, lsn_text, position_of
 from ottla.connect.cdc.postgres.ranges import Ranges
 from ottla.connect.cdc.postgres.replication import (
     NOTHING,
@@ -45,19 +47,19 @@ from ottla.connect.cdc.postgres.reselect import Reselector, reselections
 from ottla.connect.cdc.postgres.settings import SnapshotMode
 from ottla.connect.cdc.postgres.slot_watch import SlotWatch, warn_of_status
 from ottla.connect.cdc.postgres.slots import (
+    NotPromoted,
     SetupError,
     Slot,
     advise_limit,
     check_server,
     ensure_publication,
     find_slot,
-    require_wal,
 )
 from ottla.connect.cdc.postgres.snapshot import CopiedTable, TableCopy, open_snapshot, snapshot_moment
 from ottla.connect.cdc.postgres.splitting import split_table, table_sizes
 from ottla.connect.cdc.postgres.translation import Translator
 from ottla.connect.cdc.postgres.types import TypeRegistry
-from ottla.connect.data.record import Record, SourceOffset, SourcePartition, SourceRecord
+from ottla.connect.data.record import Record, SourceOffset, SourcePartition, SourceProgress, SourceRecord
 from ottla.connect.plugins.api import RetriableError
 from ottla.connect.plugins.required import require
 
@@ -87,8 +89,9 @@ class PostgresConnector:
         self._database = require(settings, own.DBNAME)
         self._copied_in_this_run = False
         self._stream: ReplicationConnection | None = None
-        self._yielded: SourceOffset | None = None
         self._has_read = False
+        self._history: History | None = None
+        self._committed = 0
         self._watch = SlotWatch(self._connect, self._slot, self._database)
 
     def partitions(self) -> Sequence[SourcePartition]:
@@ -109,27 +112,23 @@ class PostgresConnector:
                 self._settings[own.PUBLISH_VIA_ROOT],
             )
             position = None if offset is None else position_of(offset)
-            begin, is_new = self._ensure_slot(connection, position)
-            if is_new and position is not None:
-                _log.warning(
-                    "changes are missing from %s on: tables are copied again", lsn_text(position.commit)
-                )
-                position = None
+            begin, position, history = self._ensure_slot(connection, position)
             if position is None and self._mode in _NO_DATA:
-                position = Position(begin)
+                position = Position(begin, history=history)
             if position is None or self._needs_copy(position):
-                position = yield from self._copy(connection, partition, tables, position)
+                position = yield from self._copy(connection, partition, tables, position, history)
                 self._copied_in_this_run = True
             if self._mode is not SnapshotMode.INITIAL_ONLY:
                 yield from self._follow(connection, partition, position)
 
     def committed(self, partition: SourcePartition, offset: SourceOffset) -> None:
         """Kafka has everything up to here: the slot may move there."""
-        if offset == self._yielded:
-            self._yielded = None
         position = position_of(offset)
+        if position.history != self._history:
+            return  # of before a failover
+        self._committed = max(self._committed, position.commit)
         if self._stream is not None:
-            self._stream.confirm(position.commit)
+            self._stream.confirm(self._committed)
             self._stream.tell_status(self._settings[own.STATUS_INTERVAL_MS] / 1000)
 
     def figures(self) -> Mapping[str, float]:
@@ -155,29 +154,38 @@ class PostgresConnector:
         found = read_tables(connection, self._settings[own.PUBLISH_VIA_ROOT])
         return [each for each in found if takes(each.schema, each.name)]
 
-    def _ensure_slot(self, connection: Connection, position: Position | None) -> tuple[int, bool]:
-        """The slot, made if it may be: the place that its stream begins at, and whether it is new.
+    def _ensure_slot(
+        self, connection: Connection, position: Position | None
+    ) -> tuple[int, Position | None, History]:
+        """The slot, made if it may be: its beginning, the place to go on from, and the log's history.
 
-        Raises SetupError.
+        The place is None where tables are to be copied. Raises SetupError.
         """
         found = find_slot(connection, self._slot, self._database)
-        if found is not None and not (found.is_lost and self._can_copy_again()):
-            if position is not None:
-                require_wal(self._slot, found, position.commit)
-            self._tell(connection, found)
-            return found.confirmed, False
-        if position is not None and not self._can_copy_again():
-            raise SetupError(
-                f"the slot {self._slot} is gone, and so are the changes from {lsn_text(position.commit)} on: "
-                "set snapshot.mode to when_needed to copy the tables again, or reset the connector's offsets"
-            )
         with closing(self._replication()) as replication:
+            history, switches = replication.identify()
+            if history != self._history:
+                self._history, self._committed = history, 0
+            problem = None if position is None else gap(position, history, switches, found, self._slot)
+            if problem is not None and not self._can_copy_again():
+                raise SetupError(
+                    f"{problem}. Set snapshot.mode to when_needed to copy the tables again, or reset the "
+                    "connector's offsets"
+                )
+            if problem is not None:
+                _log.warning("%s: the tables are copied again", problem)
+                position = None
+            if position is not None:
+                position = position.within(history)
+            if found is not None and not found.is_lost:
+                self._tell(connection, found)
+                return found.confirmed, position, history
             if found is not None:
                 replication.drop_slot(self._slot)
             created = replication.create_slot(self._slot, temporary=False, export=False)
         _log.info("the slot %s begins at %s", self._slot, lsn_text(created.consistent_point))
         advise_limit(connection, self._slot)
-        return created.consistent_point, True
+        return created.consistent_point, position, history
 
     def _can_copy_again(self) -> bool:
         return self._mode in (SnapshotMode.WHEN_NEEDED, SnapshotMode.ALWAYS)
@@ -204,6 +212,7 @@ class PostgresConnector:
         partition: SourcePartition,
         tables: Sequence[TableName],
         position: Position | None,
+        history: History,
     ) -> Generator[Sequence[SourceRecord], None, Position]:
         """The rows of the tables that are not copied yet; the place where the stream goes on."""
         with ExitStack() as stack:
@@ -214,7 +223,7 @@ class PostgresConnector:
             with closing(self._replication()) as replication:
                 lsn = open_snapshot([connection, *others], replication)
             if position is None:
-                position = Position(lsn)
+                position = Position(lsn, history=history)
             else:
                 with closing(self._connect()) as other:
                     position = yield from self._follow(other, partition, position, lsn)
@@ -236,10 +245,7 @@ class PostgresConnector:
                 position.with_copying(copying),
                 self._settings[own.MAX_BATCH_SIZE],
             )
-            for batch in copy.batches([connection, *others], to_copy):
-                if batch:
-                    self._yielded = batch[-1].source_offset
-                yield batch
+            yield from copy.batches([connection, *others], to_copy)
             connection.rollback()
             return position.with_copying(None)
 
@@ -281,8 +287,11 @@ class PostgresConnector:
         self._stream = stream
         heart = _Heart(self._settings[own.HEARTBEAT_MS], self._settings[own.HEARTBEAT_QUERY])
         interval_seconds = self._settings[own.STATUS_INTERVAL_MS] / 1000
+        pace = _Pace(interval_seconds, position)
         try:
             stream.start(self._slot, position.commit, self._settings[own.PUBLICATION_NAME])
+            # Not the place where it begins: of that, Kafka may not have the offset yet.
+            stream.confirm(self._committed)
             is_there = False
             while not is_there:
                 batch, is_there = self._batch(stream, translator, until)
@@ -290,12 +299,17 @@ class PostgresConnector:
                     heart.act(connection)
                     if translator.is_between:
                         batch.append(self._heartbeat(partition, translator.position))
-                if batch:
-                    self._yielded = batch[-1].source_offset
                 stream.tell_status(interval_seconds)
                 if until is not None and not batch:
                     stream.tell_status(ASK_SECONDS, asks=True)
-                yield batch
+                place = translator.position
+                if batch:
+                    pace.rest()
+                    yield batch
+                elif translator.is_between and pace.is_due(place):
+                    yield SourceProgress(partition, place.offset())
+                else:
+                    yield batch
             return translator.position
         finally:
             self._close_stream()
@@ -311,10 +325,9 @@ class PostgresConnector:
             if found is NOTHING:
                 break
             if isinstance(found, Keepalive):
-                # All before this place was sent; what is not yet in Kafka is still to be confirmed.
-                if translator.is_between and not batch and self._yielded is None and until is None:
-                    stream.confirm(found.wal_end)
-                if until is not None and translator.is_between and found.wal_end >= until:
+                if until is None:
+                    translator.reach(found.wal_end)
+                elif translator.is_between and found.wal_end >= until:
                     return batch, True
                 continue
             message = decode(found.payload)
@@ -403,6 +416,27 @@ class _Describer:
         return shape
 
 
+class _Pace:
+    """When the place of a stream that gives no records is told: with it the slot moves, and not before."""
+
+    def __init__(self, interval_seconds: float, position: Position) -> None:
+        self._interval = interval_seconds
+        self._told = position.commit
+        self._due = time.monotonic()
+
+    def rest(self) -> None:
+        """Records were given, which tell a place themselves."""
+        self._due = time.monotonic() + self._interval
+
+    def is_due(self, place: Position) -> bool:
+        """Whether the place is to be told now."""
+        if place.commit <= self._told or time.monotonic() < self._due:
+            return False
+        self._told = place.commit
+        self.rest()
+        return True
+
+
 class _Heart:
     """When a heartbeat is due, and the statement that goes with it. interval_ms: 0 for none."""
 
@@ -427,5 +461,5 @@ def _errors() -> Iterator[None]:
     """A server that is away, or busy with another reader of the slot, is asked again."""
     try:
         yield
-    except (psycopg.OperationalError, psycopg.InterfaceError, ReplicationError) as problem:
+    except (psycopg.OperationalError, psycopg.InterfaceError, ReplicationError, NotPromoted) as problem:
         raise RetriableError(" ".join(str(problem).split())) from problem

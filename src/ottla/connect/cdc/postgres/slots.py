@@ -11,7 +11,7 @@ from typing import Any, Final
 from psycopg import sql
 
 from ottla.connect.cdc.postgres.catalog import Connection, TableName
-from ottla.connect.cdc.postgres.position import lsn_of, lsn_text
+from ottla.connect.cdc.postgres.position import lsn_of
 
 PLUGIN: Final = "pgoutput"
 _SLOT: Final = """
@@ -70,13 +70,19 @@ class Slot:
         return self.wal_status is WalStatus.LOST
 
 
+class NotPromoted(Exception):
+    """The server is a standby for now."""
+
+
 def check_server(connection: Connection) -> None:
-    """Raises SetupError for a server that can't decode its log."""
+    """Raises SetupError for a server that can't decode its log, NotPromoted for a standby."""
     row = _row(connection, "SELECT current_setting('wal_level'), pg_catalog.pg_is_in_recovery()")
     if row[0] != "logical":
         raise SetupError(
             f"the server's wal_level is {row[0]}: set it to logical in postgresql.conf and restart the server"
         )
+    if row[1]:
+        raise NotPromoted("the server is a standby: changes are read from the primary")
 
 
 def find_slot(connection: Connection, name: str, database: str) -> Slot | None:
@@ -98,22 +104,6 @@ def find_slot(connection: Connection, name: str, database: str) -> Slot | None:
         None if safe_bytes is None else int(safe_bytes),
         None if wal_status is None else WalStatus(wal_status),
     )
-
-
-def require_wal(name: str, slot: Slot, needed: int) -> None:
-    """Raises SetupError where the server has thrown away what a reader at this place needs."""
-    if slot.is_lost:
-        raise SetupError(
-            f"the slot {name} is lost: it lagged by more than max_slot_wal_keep_size. Changes are gone from "
-            f"{lsn_text(needed)} on: set snapshot.mode to when_needed to copy the tables again"
-        )
-    if slot.confirmed > needed:
-        _log.info(
-            "the slot %s begins at %s, behind the offset's %s",
-            name,
-            lsn_text(slot.confirmed),
-            lsn_text(needed),
-        )
 
 
 def advise_limit(connection: Connection, name: str) -> None:

@@ -138,6 +138,11 @@ class Translator:
                 pass
         return ()
 
+    def reach(self, lsn: int) -> None:
+        """All that was committed before a place is here; to be called between two transactions."""
+        if self.is_between and lsn > self._position.commit:
+            self._position = self._told = self._position.at(lsn)
+
     def forget(self, oid: int) -> None:
         """Ask for a table's shape again when it is next told."""
         self._shapes.pop(oid, None)
