@@ -133,6 +133,7 @@ steps = st.lists(
         st.sampled_from([("copy", None), ("kill", None)]),
         st.sampled_from([("pause", None), ("resume", None)]),
     ),
+    min_size=30,
     max_size=120,
 )
 
