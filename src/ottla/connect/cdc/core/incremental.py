@@ -56,6 +56,10 @@ class Unreadable(Exception):
         self.status = status
 
 
+class NotNow(Exception):
+    """A transaction that the stream has told is not seen by queries yet: the chunk is read a moment later."""
+
+
 class KeyChanged(Exception):
     """The key's columns are others than when the table was begun: it begins anew."""
 
@@ -83,7 +87,8 @@ class Chunk:
     """Rows that were read. maximum: the table's largest key at its beginning, None where it is empty.
 
     includes: whether a transaction's changes are in the rows. described: equal as long as the table's columns
-    are the same. place: what the stream has passed when all that the view includes was told.
+    are the same. place: what the stream has passed when all that the view includes was told. table: what the
+    database needs to make records of the rows.
     """
 
     rows: Sequence[ChunkRow]
@@ -91,6 +96,7 @@ class Chunk:
     includes: Callable[[Any], bool]
     described: Hashable
     place: Any = None
+    table: Any = None
 
 
 class SnapshotDatabase(Protocol):
@@ -100,13 +106,13 @@ class SnapshotDatabase(Protocol):
         """The captured tables, as signals name them, without the signal table."""
 
     def open_window(self, window: str, collection: Collection) -> None:
-        """Leave a mark that the stream will tell, if marks are written."""
+        """Leave a mark that the stream will tell, if marks are written. Raises Unreadable."""
 
     def read(self, request: ChunkRequest) -> Chunk:
-        """A chunk, in one view of the database. Raises Unreadable, KeyChanged."""
+        """A chunk, in one view of the database. Raises Unreadable, KeyChanged, NotNow."""
 
     def close_window(self, window: str, collection: Collection) -> None:
-        """Leave the second mark."""
+        """Leave the second mark. Raises Unreadable."""
 
     def described(self, table: str) -> Hashable:
         """What `Chunk.described` would be now."""
@@ -188,6 +194,10 @@ class IncrementalSnapshot:
     def at_signal(self, offset: int) -> None:
         """A record of the signal topic is done."""
         self._progress = replace(self._progress, signal_offset=offset)
+
+    def at_file(self, mark: str) -> None:
+        """A file of signals is done."""
+        self._progress = replace(self._progress, signal_file=mark)
 
     def _execute(self, signal: ExecuteSnapshot, tables: Sequence[str]) -> None:
         asked = tuple(_collection(signal, each) for each in matching(signal.tables, tables))

@@ -4,8 +4,8 @@
 `incremental_snapshot_primary_key` is the key up to which its rows are in the topic, and
 `incremental_snapshot_maximum_key` the largest one when it was begun. Debezium writes keys as serialized Java
 objects, which are read; here they are written as JSON lists of texts. `…_signal_offset` is the place in the
-signal topic, as Debezium's connectors for binlogs have it. What ottla has besides: `…_paused`, and
-`blocking_snapshot_collections`, the tables of a blocking snapshot that is not done.
+signal topic, as Debezium's connectors for binlogs have it. What ottla has besides: `…_paused`,
+`…_signal_file`, and `blocking_snapshot_collections`, the tables of a blocking snapshot that is not done.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ MAXIMUM_KEY: Final = f"{_ROOT}_maximum_key"
 COLLECTIONS: Final = f"{_ROOT}_collections"
 CORRELATION_ID: Final = f"{_ROOT}_correlation_id"
 SIGNAL_OFFSET: Final = f"{_ROOT}_signal_offset"
+SIGNAL_FILE: Final = f"{_ROOT}_signal_file"
 PAUSED: Final = f"{_ROOT}_paused"
 BLOCKING: Final = "blocking_snapshot_collections"
 
@@ -47,7 +48,8 @@ class Collection:
 class Progress:
     """Tables that are left, and how far the first one is.
 
-    signal_offset: of the last signal that was taken from the topic. correlation_id: of the latest request.
+    signal_offset: of the last signal that was taken from the topic. signal_file: the mark of the last file.
+    correlation_id: of the latest request.
     """
 
     collections: tuple[Collection, ...] = ()
@@ -57,6 +59,7 @@ class Progress:
     is_paused: bool = False
     blocking: tuple[Collection, ...] = ()
     signal_offset: int | None = None
+    signal_file: str | None = None
 
     @property
     def is_running(self) -> bool:
@@ -83,6 +86,8 @@ class Progress:
             found[BLOCKING] = _collections_text(self.blocking)
         if self.signal_offset is not None:
             found[SIGNAL_OFFSET] = self.signal_offset
+        if self.signal_file is not None:
+            found[SIGNAL_FILE] = self.signal_file
         return found
 
 
@@ -110,7 +115,7 @@ def progress_of(offset: Mapping[str, Any]) -> Resumed:
     signal = offset.get(SIGNAL_OFFSET)
     if signal is not None and (type(signal) is not int or signal < 0):
         raise BadProgress(f"an offset's {SIGNAL_OFFSET!r} must be a place in a topic, not {signal!r}")
-    correlation = offset.get(CORRELATION_ID)
+    correlation, file = offset.get(CORRELATION_ID), offset.get(SIGNAL_FILE)
     progress = Progress(
         collections,
         last,
@@ -119,6 +124,7 @@ def progress_of(offset: Mapping[str, Any]) -> Resumed:
         bool(collections) and offset.get(PAUSED) is True,
         _collections(offset, BLOCKING),
         signal,
+        None if file is None else str(file),
     )
     return Resumed(progress, warning)
 
