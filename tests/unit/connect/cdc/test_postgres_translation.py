@@ -14,6 +14,7 @@ from ottla.connect.cdc.core.envelope import Operation
 from ottla.connect.cdc.core.names import Names
 from ottla.connect.cdc.core.tables import TableShape
 from ottla.connect.cdc.postgres.catalog import CatalogColumn, CatalogTable
+from ottla.connect.cdc.postgres.copying.ranges import Ranges
 from ottla.connect.cdc.postgres.pgoutput import (
     Begin,
     Commit,
@@ -29,7 +30,6 @@ from ottla.connect.cdc.postgres.pgoutput import (
     Update,
 )
 from ottla.connect.cdc.postgres.position import BadOffset, Copying, History, Position, position_of
-from ottla.connect.cdc.postgres.ranges import Ranges
 from ottla.connect.cdc.postgres.shapes import Shaping
 from ottla.connect.cdc.postgres.translation import EventOptions, StreamError, Translator
 from ottla.connect.cdc.postgres.types import PostgresType, TypeKind, TypeRegistry

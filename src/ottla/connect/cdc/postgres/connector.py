@@ -34,9 +34,11 @@ from ottla.connect.cdc.postgres.catalog import (
     read_types,
 )
 from ottla.connect.cdc.postgres.continuity import gap
+from ottla.connect.cdc.postgres.copying.ranges import Ranges
+from ottla.connect.cdc.postgres.copying.snapshot import CopiedTable, TableCopy, open_snapshot, snapshot_moment
+from ottla.connect.cdc.postgres.copying.splitting import split_table, table_sizes
 from ottla.connect.cdc.postgres.pgoutput import Begin, LogicalMessage, Message, Relation, decode
 from ottla.connect.cdc.postgres.position import Copying, History, Position, lsn_text, position_of
-from ottla.connect.cdc.postgres.ranges import Ranges
 from ottla.connect.cdc.postgres.replication import (
     NOTHING,
     Keepalive,
@@ -45,6 +47,8 @@ from ottla.connect.cdc.postgres.replication import (
 )
 from ottla.connect.cdc.postgres.reselect import Reselector, reselections
 from ottla.connect.cdc.postgres.settings import SnapshotMode
+from ottla.connect.cdc.postgres.signalled import SignalledStream, Signals, Stream
+from ottla.connect.cdc.postgres.signals import copy_blocking, notices_of_copy, open_signals, takes_signals
 from ottla.connect.cdc.postgres.slot_watch import SlotWatch, warn_of_status
 from ottla.connect.cdc.postgres.slots import (
     NotPromoted,
@@ -55,10 +59,9 @@ from ottla.connect.cdc.postgres.slots import (
     ensure_publication,
     find_slot,
 )
-from ottla.connect.cdc.postgres.snapshot import CopiedTable, TableCopy, open_snapshot, snapshot_moment
-from ottla.connect.cdc.postgres.splitting import split_table, table_sizes
 from ottla.connect.cdc.postgres.translation import Translator
 from ottla.connect.cdc.postgres.types import TypeRegistry
+from ottla.connect.cdc.signalling import settings as signalling
 from ottla.connect.data.record import Record, SourceOffset, SourcePartition, SourceProgress, SourceRecord
 from ottla.connect.plugins.api import RetriableError
 from ottla.connect.plugins.required import require
@@ -87,6 +90,8 @@ class PostgresConnector:
         self._mode = settings[own.SNAPSHOT_MODE]
         self._slot = settings[own.SLOT_NAME]
         self._database = require(settings, own.DBNAME)
+        signalling.check(settings)
+        self._signals: Signals | None = None
         self._copied_in_this_run = False
         self._stream: ReplicationConnection | None = None
         self._has_read = False
@@ -101,7 +106,7 @@ class PostgresConnector:
         self, partition: SourcePartition, offset: SourceOffset | None
     ) -> Iterator[Sequence[SourceRecord]]:
         self._has_read = True
-        with _errors(), closing(self._connect()) as connection:
+        with _errors(), closing(self._connect()) as connection, self._signals_of(partition, offset):
             check_server(connection)
             tables = self._captured(connection)
             ensure_publication(
@@ -116,16 +121,19 @@ class PostgresConnector:
             if position is None and self._mode in _NO_DATA:
                 position = Position(begin, history=history)
             if position is None or self._needs_copy(position):
-                position = yield from self._copy(connection, partition, tables, position, history)
+                position = yield from self._copied(connection, partition, tables, position, history)
                 self._copied_in_this_run = True
-            if self._mode is not SnapshotMode.INITIAL_ONLY:
-                yield from self._follow(connection, partition, position)
+            while self._mode is not SnapshotMode.INITIAL_ONLY:
+                position = yield from self._follow(connection, partition, position)
+                position = yield from self._block(connection, partition, position)
 
     def committed(self, partition: SourcePartition, offset: SourceOffset) -> None:
         """Kafka has everything up to here: the slot may move there."""
         position = position_of(offset)
         if position.history != self._history:
             return  # of before a failover
+        if self._signals is not None:
+            self._signals.signalling.committed(offset)
         self._committed = max(self._committed, position.commit)
         if self._stream is not None:
             self._stream.confirm(self._committed)
@@ -153,6 +161,22 @@ class PostgresConnector:
         takes = self._shaping.filter.takes_table
         found = read_tables(connection, self._settings[own.PUBLISH_VIA_ROOT])
         return [each for each in found if takes(each.schema, each.name)]
+
+    @contextmanager
+    def _signals_of(self, partition: SourcePartition, offset: SourceOffset | None) -> Iterator[None]:
+        """Whatever takes signals, while the block runs."""
+        if not takes_signals(self._settings, offset):
+            yield
+            return
+        with closing(self._connect()) as connection:
+            self._signals = open_signals(
+                self._settings, connection, self._shaping, self._events, partition, offset
+            )
+            try:
+                yield
+            finally:
+                signals, self._signals = self._signals, None
+                signals.signalling.close()
 
     def _ensure_slot(
         self, connection: Connection, position: Position | None
@@ -229,7 +253,10 @@ class PostgresConnector:
                     position = yield from self._follow(other, partition, position, lsn)
             position = position.at(lsn)
             copying = Copying() if position.copying is None else position.copying
-            left = [each for each in tables if each.id not in copying.copied]
+            copies = self._shaping.filter.copies_table
+            left = [
+                each for each in tables if each.id not in copying.copied and copies(each.schema, each.name)
+            ]
             to_copy = self._to_copy(connection, read_types(connection), left, copying)
             _log.info(
                 "%d tables are copied as of %s, in %d parts",
@@ -248,6 +275,38 @@ class PostgresConnector:
             yield from copy.batches([connection, *others], to_copy)
             connection.rollback()
             return position.with_copying(None)
+
+    def _copied(
+        self,
+        connection: Connection,
+        partition: SourcePartition,
+        tables: Sequence[TableName],
+        position: Position | None,
+        history: History,
+    ) -> Generator[Sequence[SourceRecord], None, Position]:
+        """As `_copy`, with its steps told as notifications."""
+        copying = self._copy(connection, partition, tables, position, history)
+        if self._signals is None:
+            return (yield from copying)
+        return (yield from notices_of_copy(self._signals.signalling, copying, [each.id for each in tables]))
+
+    def _block(
+        self, connection: Connection, partition: SourcePartition, position: Position
+    ) -> Generator[Sequence[SourceRecord], None, Position]:
+        """Copy what signals ask for while the stream waits: as of one place, where it goes on."""
+        signals = self._signals
+        assert signals is not None  # the stream ends for blocking snapshots alone
+        with closing(self._replication()) as replication:
+            lsn = open_snapshot([connection], replication)
+        try:
+            with closing(self._connect()) as other:
+                position = (yield from self._follow(other, partition, position, lsn)).at(lsn)
+            size = self._settings[own.MAX_BATCH_SIZE]
+            yield from copy_blocking(connection, signals, self._events, partition, position, size)
+            return position
+        finally:
+            if not connection.closed:
+                connection.rollback()
 
     def _to_copy(
         self, connection: Connection, registry: TypeRegistry, tables: Sequence[TableName], copying: Copying
@@ -282,7 +341,11 @@ class PostgresConnector:
         reselector = Reselector(connection, self._reselections) if self._reselections else None
         describe = _Describer(self, connection, position, reselector)
         complete = None if reselector is None else reselector.complete
-        translator = Translator(self._events, partition, position, describe.shape, complete)
+        translator: Stream = Translator(self._events, partition, position, describe.shape, complete)
+        signalled: SignalledStream | None = None
+        if self._signals is not None:
+            assert isinstance(translator, Translator)
+            translator = signalled = SignalledStream(translator, self._signals, self._events)
         stream = self._replication()
         self._stream = stream
         heart = _Heart(self._settings[own.HEARTBEAT_MS], self._settings[own.HEARTBEAT_QUERY])
@@ -294,19 +357,32 @@ class PostgresConnector:
             stream.confirm(self._committed)
             is_there = False
             while not is_there:
+                if signalled is not None:
+                    signalled.turn()
                 batch, is_there = self._batch(stream, translator, until)
                 if heart.is_due():
                     heart.act(connection)
                     if translator.is_between:
-                        batch.append(self._heartbeat(partition, translator.position))
+                        beat = self._heartbeat(partition, translator.position)
+                        batch.append(beat if signalled is None else signalled.stamped(beat))
+                if signalled is not None:
+                    batch += signalled.due()
+                    is_there |= until is None and signalled.asks_to_block
                 stream.tell_status(interval_seconds)
-                if until is not None and not batch:
+                waits = until is not None or (signalled is not None and signalled.waits_for_place)
+                if waits and not batch:
                     stream.tell_status(ASK_SECONDS, asks=True)
                 place = translator.position
                 if batch:
                     pace.rest()
                     yield batch
-                elif translator.is_between and pace.is_due(place):
+                elif (
+                    signalled is not None
+                    and signalled.is_between
+                    and (pace.is_due(place) or signalled.is_unsaved)
+                ):
+                    yield SourceProgress(partition, signalled.stamped_place(place.offset()))
+                elif signalled is None and translator.is_between and pace.is_due(place):
                     yield SourceProgress(partition, place.offset())
                 else:
                     yield batch
@@ -315,7 +391,7 @@ class PostgresConnector:
             self._close_stream()
 
     def _batch(
-        self, stream: ReplicationConnection, translator: Translator, until: int | None
+        self, stream: ReplicationConnection, translator: Stream, until: int | None
     ) -> tuple[list[SourceRecord], bool]:
         """What has come: up to a batch of records, and whether the stream is where it has to go."""
         batch: list[SourceRecord] = []
@@ -325,6 +401,8 @@ class PostgresConnector:
             if found is NOTHING:
                 break
             if isinstance(found, Keepalive):
+                if isinstance(translator, SignalledStream):
+                    translator.reached(found.wal_end)
                 if until is None:
                     translator.reach(found.wal_end)
                 elif translator.is_between and found.wal_end >= until:

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ottla.connect.cdc.postgres.ranges import BadRanges, Ranges, begun_of, begun_text
+from ottla.connect.cdc.postgres.copying.ranges import BadRanges, Ranges, begun_of, begun_text
 from ottla.connect.data.record import SourceOffset
 
 COMMIT: Final = "commit"

@@ -27,9 +27,9 @@ from psycopg import sql
 from ottla.connect.cdc.core.envelope import Operation, SnapshotMark
 from ottla.connect.cdc.core.tables import TableShape
 from ottla.connect.cdc.postgres.catalog import Connection
-from ottla.connect.cdc.postgres.copy_reading import Cells, CopyReader, wait_for_rows
+from ottla.connect.cdc.postgres.copying.ranges import Ranges
+from ottla.connect.cdc.postgres.copying.reading import Cells, CopyReader, wait_for_rows
 from ottla.connect.cdc.postgres.position import Copying, Position
-from ottla.connect.cdc.postgres.ranges import Ranges
 from ottla.connect.cdc.postgres.replication import ReplicationConnection
 from ottla.connect.cdc.postgres.source_block import Moment, source_block
 from ottla.connect.cdc.postgres.translation import EventOptions

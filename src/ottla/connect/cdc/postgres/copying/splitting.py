@@ -9,7 +9,7 @@ from typing import Final
 from psycopg import sql
 
 from ottla.connect.cdc.postgres.catalog import CatalogTable, Connection
-from ottla.connect.cdc.postgres.ranges import MAX_RANGES, Bound, Ranges, ranges_of
+from ottla.connect.cdc.postgres.copying.ranges import MAX_RANGES, Bound, Ranges, ranges_of
 
 SAMPLED_ROWS_PER_RANGE: Final = 100
 _GUESSED_ROWS_PER_PAGE: Final = 60
