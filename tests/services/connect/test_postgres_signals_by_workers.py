@@ -55,6 +55,8 @@ def worker(
         "offset.storage.topic": f"{group}-offsets",
         "exactly.once.source.support": "enabled",
         "offset.flush.interval.ms": "200",
+        "offset.storage.partitions": "3",
+        "status.storage.partitions": "2",
         "session.timeout.ms": "3000",
         "heartbeat.interval.ms": "300",
     }
