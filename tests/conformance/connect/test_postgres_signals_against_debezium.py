@@ -1,7 +1,7 @@
 """Debezium 3.6.1 and ours on one database, given the same signal: the same rows, and the same steps told.
 
-Its windows end at other places of the stream; rows, schemas, their order and what is told are the same. Debezium's
-offset amid a snapshot is one that ours goes on with.
+Its windows end at other places of the stream; rows, schemas, their order and what is told are the same.
+Debezium's offset amid a snapshot is one that ours goes on with.
 """
 
 from __future__ import annotations
