@@ -8,6 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from ottla.config.errors import ConfigError, UserError
+from ottla.connect.cdc.core.signals import BadSignal
+from ottla.connect.cdc.signalling.sending import NotTaken, send_signal
 from ottla.connect.core import decisions
 from ottla.connect.core.config_image import ConfigImage
 from ottla.connect.core.config_records import LoggerLevel, Properties, RestartRequest
@@ -16,6 +19,7 @@ from ottla.connect.core.errors import Refused, not_found
 from ottla.connect.core.ids import CONNECTOR, State, TargetState, TaskId
 from ottla.connect.core.planning import is_planned_from
 from ottla.connect.core.status_image import Status, StatusImage, TopicStatus
+from ottla.connect.host.messages import Role, Run, Start
 from ottla.connect.offsets.connector_offsets import (
     BadOffsets,
     ConnectorOffset,
@@ -404,6 +408,26 @@ class Herder:
         if plugin is not None and plugin.engine is Engine.SPARK:
             kept = offsets.checkpoint
         return kept, self._parts.owner(connector, config)
+
+    # -- signals --------------------------------------------------------------------------------------
+
+    async def signal(self, connector: str, body: Any) -> dict[str, Any]:
+        """Give a connector of a database's changes a signal, by its topic. Not in Connect."""
+        config = await self._parts.resolved(self._config(connector))
+        plugin = self._parts.catalog.find(config.get("connector.class", ""), Kind.SOURCE)
+        if plugin is None or plugin.engine is not Engine.PYTHON:
+            raise Refused(409, f"Connector {connector} takes no signals")
+        owner = self._parts.owner(connector, config)
+        start = Start(Run(owner.name, 0, 0), Role.SOURCE_TASK, owner.config, owner.worker)
+        try:
+            sent = await asyncio.to_thread(send_signal, plugin, start, body)
+        except BadSignal as problem:
+            raise Refused(400, f"The signal makes no sense: {problem}") from None
+        except (NotTaken, ConfigError) as problem:
+            raise Refused(409, f"Connector {connector}: {problem}") from None
+        except UserError as problem:
+            raise Refused(500, str(problem)) from None
+        return {"id": sent.id, "topic": sent.topic, "partition": 0, "offset": sent.offset}
 
     # -- loggers --------------------------------------------------------------------------------------
 

@@ -39,6 +39,8 @@ from ottla.connect.cdc.postgres.replication import (
     ReplicationError,
 )
 from ottla.connect.cdc.postgres.settings import SnapshotMode
+from ottla.connect.cdc.postgres.signalled import SignalledStream, Signals, Stream
+from ottla.connect.cdc.postgres.signals import copy_blocking, notices_of_copy, open_signals, takes_signals
 from ottla.connect.cdc.postgres.slots import (
     SetupError,
     Slot,
@@ -51,6 +53,7 @@ from ottla.connect.cdc.postgres.slots import (
 from ottla.connect.cdc.postgres.snapshot import CopiedTable, copy_tables, open_snapshot
 from ottla.connect.cdc.postgres.translation import Translator
 from ottla.connect.cdc.postgres.types import TypeRegistry
+from ottla.connect.cdc.signalling import settings as signalling
 from ottla.connect.data.record import Record, SourceOffset, SourcePartition, SourceRecord
 from ottla.connect.plugins.api import RetriableError
 from ottla.connect.plugins.required import require
@@ -78,6 +81,8 @@ class PostgresConnector:
         self._mode = settings[own.SNAPSHOT_MODE]
         self._slot = settings[own.SLOT_NAME]
         self._database = require(settings, own.DBNAME)
+        signalling.check(settings)
+        self._signals: Signals | None = None
         self._copied_in_this_run = False
         self._stream: ReplicationConnection | None = None
         self._yielded: SourceOffset | None = None
@@ -90,7 +95,7 @@ class PostgresConnector:
         self, partition: SourcePartition, offset: SourceOffset | None
     ) -> Iterator[Sequence[SourceRecord]]:
         self._has_read = True
-        with _errors(), closing(self._connect()) as connection:
+        with _errors(), closing(self._connect()) as connection, self._signals_of(partition, offset):
             check_server(connection)
             tables = self._captured(connection)
             ensure_publication(
@@ -110,16 +115,19 @@ class PostgresConnector:
             if position is None and self._mode in _NO_DATA:
                 position = Position(begin)
             if position is None or self._needs_copy(position):
-                position = yield from self._copy(connection, partition, tables, position)
+                position = yield from self._copied(connection, partition, tables, position)
                 self._copied_in_this_run = True
-            if self._mode is not SnapshotMode.INITIAL_ONLY:
-                yield from self._follow(connection, partition, position)
+            while self._mode is not SnapshotMode.INITIAL_ONLY:
+                position = yield from self._follow(connection, partition, position)
+                position = yield from self._block(connection, partition, position)
 
     def committed(self, partition: SourcePartition, offset: SourceOffset) -> None:
         """Kafka has everything up to here: the slot may move there."""
         if offset == self._yielded:
             self._yielded = None
         position = position_of(offset)
+        if self._signals is not None:
+            self._signals.signalling.committed(offset)
         if self._stream is not None:
             self._stream.confirm(position.commit)
             self._stream.tell_status(self._settings[own.STATUS_INTERVAL_MS] / 1000)
@@ -141,6 +149,22 @@ class PostgresConnector:
         takes = self._shaping.filter.takes_table
         found = read_tables(connection, self._settings[own.PUBLISH_VIA_ROOT])
         return [each for each in found if takes(each.schema, each.name)]
+
+    @contextmanager
+    def _signals_of(self, partition: SourcePartition, offset: SourceOffset | None) -> Iterator[None]:
+        """Whatever takes signals, while the block runs."""
+        if not takes_signals(self._settings, offset):
+            yield
+            return
+        with closing(self._connect()) as connection:
+            self._signals = open_signals(
+                self._settings, connection, self._shaping, self._events, partition, offset
+            )
+            try:
+                yield
+            finally:
+                signals, self._signals = self._signals, None
+                signals.signalling.close()
 
     def _ensure_slot(self, connection: Connection, position: Position | None) -> tuple[int, bool]:
         """The slot, made if it may be: the place that its stream begins at, and whether it is new.
@@ -200,7 +224,10 @@ class PostgresConnector:
             else:
                 with closing(self._connect()) as other:
                     position = yield from self._follow(other, partition, position, lsn)
-            left = [each for each in tables if each.id not in position.copied]
+            copies = self._shaping.filter.copies_table
+            left = [
+                each for each in tables if each.id not in position.copied and copies(each.schema, each.name)
+            ]
             _log.info("%d tables are copied as of %s", len(left), lsn_text(lsn))
             for batch in copy_tables(
                 connection,
@@ -214,6 +241,39 @@ class PostgresConnector:
                 self._yielded = batch[-1].source_offset
                 yield batch
             return position.at(lsn).done()
+        finally:
+            if not connection.closed:
+                connection.rollback()
+
+    def _copied(
+        self,
+        connection: Connection,
+        partition: SourcePartition,
+        tables: Sequence[TableName],
+        position: Position | None,
+    ) -> Generator[Sequence[SourceRecord], None, Position]:
+        """As `_copy`, with its steps told as notifications."""
+        copying = self._copy(connection, partition, tables, position)
+        if self._signals is None:
+            return (yield from copying)
+        return (yield from notices_of_copy(self._signals.signalling, copying, [each.id for each in tables]))
+
+    def _block(
+        self, connection: Connection, partition: SourcePartition, position: Position
+    ) -> Generator[Sequence[SourceRecord], None, Position]:
+        """Copy what signals ask for while the stream waits: as of one place, where it goes on."""
+        signals = self._signals
+        assert signals is not None  # the stream ends for blocking snapshots alone
+        with closing(self._replication()) as replication:
+            lsn = open_snapshot(connection, replication)
+        try:
+            with closing(self._connect()) as other:
+                position = (yield from self._follow(other, partition, position, lsn)).at(lsn)
+            size = self._settings[own.MAX_BATCH_SIZE]
+            for batch in copy_blocking(connection, signals, self._events, partition, position, size):
+                self._yielded = batch[-1].source_offset
+                yield batch
+            return position
         finally:
             if not connection.closed:
                 connection.rollback()
@@ -242,7 +302,11 @@ class PostgresConnector:
     ) -> Generator[Sequence[SourceRecord], None, Position]:
         """The changes from a place on, up to another one; None: without end. Returns the place."""
         describe = _Describer(self, connection, position)
-        translator = Translator(self._events, partition, position, describe.shape)
+        translator: Stream = Translator(self._events, partition, position, describe.shape)
+        signalled: SignalledStream | None = None
+        if self._signals is not None:
+            assert isinstance(translator, Translator)
+            translator = signalled = SignalledStream(translator, self._signals, self._events)
         stream = self._replication()
         self._stream = stream
         heart = _Heart(self._settings[own.HEARTBEAT_MS], self._settings[own.HEARTBEAT_QUERY])
@@ -251,15 +315,22 @@ class PostgresConnector:
             stream.start(self._slot, position.commit, self._settings[own.PUBLICATION_NAME])
             is_there = False
             while not is_there:
+                if signalled is not None:
+                    signalled.turn()
                 batch, is_there = self._batch(stream, translator, until)
                 if heart.is_due():
                     heart.act(connection)
                     if translator.is_between:
-                        batch.append(self._heartbeat(partition, translator.position))
+                        beat = self._heartbeat(partition, translator.position)
+                        batch.append(beat if signalled is None else signalled.stamped(beat))
+                if signalled is not None:
+                    batch += signalled.due()
+                    is_there |= until is None and signalled.asks_to_block
                 if batch:
                     self._yielded = batch[-1].source_offset
                 stream.tell_status(interval_seconds)
-                if until is not None and not batch:
+                waits = until is not None or (signalled is not None and signalled.waits_for_place)
+                if waits and not batch:
                     stream.tell_status(ASK_SECONDS, asks=True)
                 yield batch
             return translator.position
@@ -267,7 +338,7 @@ class PostgresConnector:
             self._close_stream()
 
     def _batch(
-        self, stream: ReplicationConnection, translator: Translator, until: int | None
+        self, stream: ReplicationConnection, translator: Stream, until: int | None
     ) -> tuple[list[SourceRecord], bool]:
         """What has come: up to a batch of records, and whether the stream is where it has to go."""
         batch: list[SourceRecord] = []
@@ -278,7 +349,9 @@ class PostgresConnector:
                 break
             if isinstance(found, Keepalive):
                 # All before this place was sent; what is not yet in Kafka is still to be confirmed.
-                if translator.is_between and not batch and self._yielded is None and until is None:
+                if isinstance(translator, SignalledStream):
+                    translator.reached(found.wal_end)
+                if self._may_confirm(translator) and not batch and until is None:
                     stream.confirm(found.wal_end)
                 if until is not None and translator.is_between and found.wal_end >= until:
                     return batch, True
@@ -290,6 +363,12 @@ class PostgresConnector:
             if len(batch) >= limit:
                 break
         return batch, False
+
+    def _may_confirm(self, stream: Stream) -> bool:
+        """Whether nothing that was sent is still to be in Kafka."""
+        if not stream.is_between or self._yielded is not None:
+            return False
+        return self._signals is None or not self._signals.signalling.is_unsaved
 
     def _heartbeat(self, partition: SourcePartition, position: Position) -> SourceRecord:
         names = self._events.names

@@ -45,6 +45,7 @@ from ottla.connect.cdc.postgres.shapes import Shaping
 from ottla.connect.cdc.postgres.slots import Autocreate
 from ottla.connect.cdc.postgres.source_block import CONNECTOR
 from ottla.connect.cdc.postgres.translation import EventOptions
+from ottla.connect.cdc.signalling import settings as signalling
 from ottla.connect.data.building import REQUIRED
 from ottla.connect.data.record import Header
 from ottla.connect.data.schema import Type
@@ -234,7 +235,8 @@ RETRY_DELAY_MS: Final = long(
 
 TABLE: Final = Table(
     "PostgresConnector",
-    by_name(globals().values()),
+    {**by_name(globals().values()), **by_name(vars(signalling).values())},
+    prefixes=signalling.PREFIXES,
     unsupported=merged(
         [
             harmless(
@@ -254,6 +256,9 @@ TABLE: Final = Table(
                 "lsn.flush.timeout.ms",
                 "lsn.flush.timeout.action",
                 "xmin.fetch.interval.ms",
+                "incremental.snapshot.allow.schema.changes",
+                "signal.emit.failure.max.retries",
+                "signal.emit.failure.backoff.ms",
             ),
             refusing(
                 "ottla does not have this yet",
@@ -261,7 +266,6 @@ TABLE: Final = Table(
                 "post.processors",
                 "snapshot.select.statement.overrides",
                 "snapshot.include.collection.list",
-                "signal.data.collection",
                 "column.propagate.source.type",
                 "datatype.propagate.source.type",
                 "replica.identity.autoset.values",
@@ -307,6 +311,7 @@ def capture_filter(settings: Settings) -> CaptureFilter:
         _name_filter(settings, TABLE_INCLUDE, TABLE_EXCLUDE),
         _name_filter(settings, COLUMN_INCLUDE, COLUMN_EXCLUDE),
         SYSTEM_SCHEMAS,
+        settings[signalling.COLLECTION],
     )
 
 
