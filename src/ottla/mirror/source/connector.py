@@ -128,7 +128,7 @@ class MirrorSource:
             return FetchSettings(
                 committed=given.get("isolation.level", "").lower() != READ_UNCOMMITTED,
                 max_wait_ms=int(
-                    given.get("fetch.max.wait.ms", min(self._settings[own.POLL_TIMEOUT_MS], 500))
+                    given.get("fetch.max.wait.ms", wait_ms)
                 ),
                 min_bytes=int(given.get("fetch.min.bytes", defaults.min_bytes)),
                 max_bytes=int(given.get("fetch.max.bytes", defaults.max_bytes)),
