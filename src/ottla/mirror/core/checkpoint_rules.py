@@ -45,6 +45,10 @@ class GroupCheckpoints:
             return True
         return checkpoint.downstream_offset > last.downstream_offset
 
+    def of(self, partitions: Iterable[PartitionKey]) -> list[Checkpoint]:
+        """The last checkpoints of some partitions."""
+        return [self.last[each] for each in partitions if each in self.last]
+
     def due(
         self, group: str, commits: Mapping[PartitionKey, Committed], translate: Translate
     ) -> list[Checkpoint]:

@@ -42,10 +42,10 @@ class OffsetSync:
     def read(cls, key: bytes, value: bytes) -> OffsetSync:
         """Raises FormatError."""
         reading = _Reading(key)
-        topic, partition = reading.text(), reading.int()
+        topic, partition = reading.text(), reading.int32()
         reading.require_end()
         reading = _Reading(value)
-        upstream, downstream = reading.long(), reading.long()
+        upstream, downstream = reading.int64(), reading.int64()
         reading.require_end()
         return cls(topic, partition, upstream, downstream)
 
@@ -74,11 +74,11 @@ class Checkpoint:
     def read(cls, key: bytes, value: bytes) -> Checkpoint:
         """Raises FormatError."""
         reading = _Reading(key)
-        group, topic, partition = reading.text(), reading.text(), reading.int()
+        group, topic, partition = reading.text(), reading.text(), reading.int32()
         reading.require_end()
         reading = _Reading(value)
         reading.require_version()
-        upstream, downstream, metadata = reading.long(), reading.long(), reading.text()
+        upstream, downstream, metadata = reading.int64(), reading.int64(), reading.text()
         reading.require_end()
         return cls(group, topic, partition, upstream, downstream, metadata)
 
@@ -107,7 +107,7 @@ class Heartbeat:
         reading.require_end()
         reading = _Reading(value)
         reading.require_version()
-        timestamp_ms = reading.long()
+        timestamp_ms = reading.int64()
         reading.require_end()
         return cls(source, target, timestamp_ms)
 
@@ -137,10 +137,10 @@ class _Reading:
         except UnicodeDecodeError as problem:
             raise FormatError(f"a text is not UTF-8: {problem}") from None
 
-    def int(self) -> int:
+    def int32(self) -> int:
         return self._one(_INT)
 
-    def long(self) -> int:
+    def int64(self) -> int:
         return self._one(_LONG)
 
     def require_version(self) -> None:
