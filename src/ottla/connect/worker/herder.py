@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.connect.core import decisions
 from ottla.connect.core.config_image import ConfigImage
@@ -70,9 +70,16 @@ class Offsets:
     checkpoint: ConnectorOffsets
 
 
+class TaskFigures(NamedTuple):
+    """What a task of this worker has told last: its counters, and those of its source partitions by name."""
+
+    own: Mapping[str, float]
+    of_partitions: Mapping[str, Mapping[str, float]]
+
+
 @dataclass(frozen=True, slots=True)
 class HerderParts:
-    """What a herder stands on."""
+    """What a herder stands on. figures: of a task here whose partitions have some."""
 
     configs: ConfigStore
     statuses: StatusStore
@@ -84,6 +91,7 @@ class HerderParts:
     fence: Callable[[str], Awaitable[None]]
     loggers: Loggers
     logs: ConnectorLogs
+    figures: Callable[[TaskId], TaskFigures | None]
 
 
 class Herder:
@@ -194,7 +202,11 @@ class Herder:
         tasks = [each for each in self.statuses.tasks(connector) if config is None or each[0] < count]
 
         def told(id: TaskId, status: Status) -> dict[str, Any]:
-            return _told(status, state_of(id, self._state(id, status)))
+            found = _told(status, state_of(id, self._state(id, status)))
+            figures = self._parts.figures(id)
+            if figures is not None:
+                found["figures"] = {**figures.own, "partitions": figures.of_partitions}
+            return found
 
         return {
             "name": connector,

@@ -47,5 +47,11 @@ TASK_FIGURES: Final = Metric(
     "Figures that a task tells: records, errors, lag.",
     ("connector", "task", "figure"),
 )
+PARTITION_FIGURES: Final = Metric(
+    "ottla_connect_partition_figure",
+    Kind.GAUGE,
+    "Figures of single source partitions, of tasks that tell them: a mirror's lag, records, bytes, losses.",
+    ("connector", "task", "partition", "figure"),
+)
 
 METRICS: Final = metrics_in(globals())
