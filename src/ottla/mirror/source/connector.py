@@ -127,9 +127,7 @@ class MirrorSource:
         try:
             return FetchSettings(
                 committed=given.get("isolation.level", "").lower() != READ_UNCOMMITTED,
-                max_wait_ms=int(
-                    given.get("fetch.max.wait.ms", wait_ms)
-                ),
+                max_wait_ms=int(given.get("fetch.max.wait.ms", wait_ms)),
                 min_bytes=int(given.get("fetch.min.bytes", defaults.min_bytes)),
                 max_bytes=int(given.get("fetch.max.bytes", defaults.max_bytes)),
                 partition_max_bytes=int(given.get("max.partition.fetch.bytes", defaults.partition_max_bytes)),
