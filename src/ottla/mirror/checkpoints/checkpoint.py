@@ -37,13 +37,13 @@ from ottla.mirror.checkpoints.state_topics import StateReader, StateWriter, ensu
 from ottla.mirror.checkpoints.translating import SyncSource, Translating
 from ottla.mirror.core.checkpoint_rules import GroupCheckpoints, offsets_to_sync
 from ottla.mirror.core.patterns import Selection
+from ottla.mirror.core.policies import Flow
 from ottla.mirror.core.record_formats import Checkpoint, FormatError
 from ottla.mirror.settings import (
     EMIT_SYNCS,
     ENABLED,
     SYNCS_LOCATION,
     ClientKind,
-    Flow,
     Side,
     access_of,
     flow_of,

@@ -21,9 +21,9 @@ from ottla.mirror.checkpoints import settings as names
 from ottla.mirror.checkpoints.beating import BeatingTask
 from ottla.mirror.checkpoints.ordinary import NotRead
 from ottla.mirror.checkpoints.state_topics import StateWriter, ensure_topic
-from ottla.mirror.core.policies import HEARTBEATS
+from ottla.mirror.core.policies import HEARTBEATS, Flow
 from ottla.mirror.core.record_formats import Heartbeat
-from ottla.mirror.settings import ENABLED, ClientKind, Flow, Side, access_of, flow_of
+from ottla.mirror.settings import ClientKind, Side, access_of, flow_of
 
 SOURCE_KEY: Final = "sourceClusterAlias"
 TARGET_KEY: Final = "targetClusterAlias"
@@ -41,8 +41,8 @@ class MirrorHeartbeat(NotRead):
         self._flow = flow_of(settings)
 
     def partitions(self) -> Sequence[SourcePartition]:
-        """See SourceConnector."""
-        if not (self._settings[ENABLED] and self._settings[names.EMIT_HEARTBEATS]):
+        """See SourceConnector: also of a flow that copies nothing, for the one in the other direction."""
+        if not self._settings[names.EMIT_HEARTBEATS]:
             return ()
         return ({SOURCE_KEY: self._flow.source_alias, TARGET_KEY: self._flow.target_alias},)
 

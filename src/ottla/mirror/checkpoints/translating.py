@@ -13,8 +13,8 @@ from ottla.client.errors import ClusterError
 from ottla.mirror.checkpoints.state_topics import StateReader
 from ottla.mirror.core.checkpoint_rules import PartitionKey
 from ottla.mirror.core.offset_sync_store import OffsetSyncStore
+from ottla.mirror.core.policies import Flow
 from ottla.mirror.core.record_formats import FormatError, OffsetSync
-from ottla.mirror.settings import Flow
 
 _log: Final = logging.getLogger("ottla.mirror")
 
