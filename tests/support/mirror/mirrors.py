@@ -329,5 +329,3 @@ def wait_for_same(source: str, topic: str, target: str, remote: str, timeout_s: 
         time.sleep(0.2)
         found = content(target, remote)
     assert_same(wanted, found)
-
-

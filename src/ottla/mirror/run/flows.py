@@ -100,10 +100,10 @@ class Mm2File:
             raise ConfigError(f"--clusters {alias}: there is no such cluster in {CLUSTERS.name}")
         found = [
             self._flow(source, target)
-            for target in self.clusters
-            if target in wanted
             for source in self.clusters
-            if source != target and (self._is_enabled(source, target) or self._beats(source, target))
+            for target in self.clusters
+            if target in wanted and source != target
+            if self._is_enabled(source, target) or self._beats(source, target)
         ]
         if not found:
             raise ConfigError(
