@@ -14,4 +14,16 @@ PLUGINS: Final[tuple[Plugin, ...]] = (
         ottla.__version__,
         "ottla.mirror.source.connector:MirrorSource",
     ),
+    Plugin(
+        ("org.apache.kafka.connect.mirror.MirrorCheckpointConnector", "ottla.mirror.MirrorCheckpoint"),
+        Kind.SOURCE,
+        ottla.__version__,
+        "ottla.mirror.checkpoints.checkpoint:MirrorCheckpoint",
+    ),
+    Plugin(
+        ("org.apache.kafka.connect.mirror.MirrorHeartbeatConnector", "ottla.mirror.MirrorHeartbeat"),
+        Kind.SOURCE,
+        ottla.__version__,
+        "ottla.mirror.checkpoints.heartbeat:MirrorHeartbeat",
+    ),
 )

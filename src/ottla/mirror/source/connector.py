@@ -25,8 +25,9 @@ from ottla.connect.host.own_task import OwnTask
 from ottla.connect.host.settings import Tolerance, connector_settings, error_settings
 from ottla.connect.plugins.api import RetriableError
 from ottla.mirror import settings as names
+from ottla.mirror.checkpoints.sync_writing import open_offset_syncs
 from ottla.mirror.core.following import TopicRule
-from ottla.mirror.offset_sync_hook import NoOffsetSyncs, OffsetSyncs, OpenOffsetSyncs, SyncPlace
+from ottla.mirror.offset_sync_hook import NoOffsetSyncs, OffsetSyncs, SyncPlace
 from ottla.mirror.settings import ClientKind, Side, access_of, client_properties, flow_of
 from ottla.mirror.source import settings as own
 from ottla.mirror.source.dead_letters import DeadLetters
@@ -146,7 +147,7 @@ class MirrorSource:
         other = flow.target_alias if side is Side.SOURCE else flow.source_alias
         client_id = f"{flow}|{start.run.connector}-{start.run.task}|offset-syncs"
         access = access_of(self._config, side, ClientKind.PRODUCER, client_id)
-        return _syncs_opener()(
+        return open_offset_syncs(
             SyncPlace(access, flow.policy.offset_syncs_topic(other), self._config, client_id)
         )
 
@@ -181,10 +182,6 @@ def copies_bytes(start: Start) -> bool:
     return all(
         start.config.get(name, BYTES_CONVERTER).rpartition(".")[2] == BYTES_CONVERTER for name in _CONVERTERS
     )
-
-
-def _syncs_opener() -> OpenOffsetSyncs:
-    return lambda place: NoOffsetSyncs()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
