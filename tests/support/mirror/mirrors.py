@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +21,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 from ottla.connect.host.codec import decode_event, encode
 from ottla.connect.host.messages import Ended, Figures, Partitions, Role, Running, Start, Stop
 from ottla.connect.host.offset_store import read_offsets
+from ottla.connect.worker.fencing import fence_task
 from support.connect.runs import Events, start
 
 TIMEOUT_S: Final = 60.0
@@ -170,8 +173,6 @@ class HostProcess(Events):
                 stdout=subprocess.PIPE,
                 stderr=stderr,
             )
-        import threading
-
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
@@ -271,12 +272,21 @@ class Mirror:
             self.host.give(Stop(self.task.run))
             self.host.wait(self.task.run, Ended)
         order = self._start(Role.SOURCE_TASK, told[-1].partitions)
+        if self.worker["exactly.once.source.support"] == "enabled":
+            asyncio.run(fence_task(self.name, 0, order.config, order.worker))  # as the runtime does
         self.task = Start(
             order.run, order.role, order.config, order.worker, order.partitions, read_offsets(order)
         )
         if order.partitions:
             self.host.give(self.task)
             self.host.wait(self.task.run, Running)
+
+    def revive(self) -> None:
+        """Run the task again if it has ended, as the runtime does."""
+        assert self.host is not None and self.task is not None
+        if self.host.of(self.task.run, Ended):
+            self.task = None
+            self.follow()
 
     @property
     def is_running(self) -> bool:

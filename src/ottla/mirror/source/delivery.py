@@ -35,7 +35,7 @@ from ottla.mirror.source.copied_batch import CopiedBatch
 from ottla.protocol.record_batch import NewRecord
 
 Offsets = Sequence[tuple[SourcePartition, SourceOffset]]
-BUFFER_BYTES: Final = 16 << 20
+BUFFER_BYTES: Final = 6 << 20
 ABORT_SECONDS: Final = 5.0
 _OFFSET: Final = -1
 """The source of an offset's record, which no error names."""

@@ -66,9 +66,9 @@ class FetchSettings:
     committed: bool = True
     max_wait_ms: int = 500
     min_bytes: int = 1
-    max_bytes: int = 8 << 20
+    max_bytes: int = 4 << 20
     partition_max_bytes: int = 1 << 20
-    waiting_bytes: int = 16 << 20
+    waiting_bytes: int = 8 << 20
     bytes_per_second: int = 0
     from_latest: bool = False
 
