@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import urllib.request
 from collections.abc import Iterator
@@ -150,6 +151,7 @@ def test_status_and_metrics_tell_the_flows(pair: Pair) -> None:
     assert "unknown settings are ignored keys=unknown.key" in pair.mirror.log()
 
 
+@pytest.mark.long
 def test_copies_share_the_tasks_and_a_killed_one_is_replaced(pair: Pair) -> None:
     topics = [pair.topic() for _ in range(3)]
     with MirrorProcess.start(pair.mirror.file) as second:
@@ -157,8 +159,6 @@ def test_copies_share_the_tasks_and_a_killed_one_is_replaced(pair: Pair) -> None
         def workers() -> set[str]:
             url = f"{second.url}/A/B/connectors/MirrorSourceConnector/status"
             with urllib.request.urlopen(url) as answer:
-                import json
-
                 return {each["worker_id"] for each in json.load(answer)["tasks"]}
 
         eventually(lambda: len(workers()) == 2, "both copies have a task", 60)

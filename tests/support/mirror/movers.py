@@ -134,10 +134,14 @@ def commit(access: Mapping[str, str], group: str, topic: str, offsets: Mapping[i
 
 @dataclass(slots=True)
 class Mover:
-    """A group, and what it has read of a topic so far: all before its offsets on the cluster where it is."""
+    """A group, and what it has read of a topic so far: all before its offsets on the cluster where it is.
+
+    unread: what it has surely not read. Of a compacted topic the other cluster may have more records.
+    """
 
     group: str
     read: dict[int, set[bytes]]
+    unread: dict[int, set[bytes]]
 
     @classmethod
     def begin(cls, access: Mapping[str, str], group: str, topic: str, log: Log, dice: random.Random) -> Mover:
@@ -149,10 +153,17 @@ class Mover:
                 (end, dice.randint(0, end), dice.randint(max(0, end - 300), end))
             )
         commit(access, group, topic, offsets)
-        return cls(group, {each: log.before(each, offset) for each, offset in offsets.items()})
+        read = {each: log.before(each, offset) for each, offset in offsets.items()}
+        return cls(group, read, {each: log.since(each, offset) for each, offset in offsets.items()})
 
     def moved(
-        self, access: Mapping[str, str], topic: str, log: Callable[[], Log], most: int = MOST_READ_AGAIN
+        self,
+        access: Mapping[str, str],
+        topic: str,
+        log: Callable[[], Log],
+        most: int = MOST_READ_AGAIN,
+        *,
+        compacted: bool = False,
     ) -> dict[int, int]:
         """Wait until its offsets in the other cluster are near; they must never be ahead. The offsets.
 
@@ -169,7 +180,8 @@ class Mover:
                 if offset < 0:
                     near = near and not read & there.since(partition, 0)
                     continue
-                skipped = there.before(partition, offset) - read
+                before = there.before(partition, offset)
+                skipped = before & self.unread[partition] if compacted else before - read
                 assert not skipped, f"{self.group}: {len(skipped)} records of {topic}-{partition} are lost"
                 again = there.since(partition, offset) & read
                 near = near and len(again) <= most
@@ -186,7 +198,9 @@ class Mover:
             start = max(0, offsets.get(partition, 0))
             end = records[-1][0] + 1 if records else 0
             after[partition] = dice.randint(min(start, end), end)
-            self.read[partition] |= {value for at, value in records if start <= at < after[partition]}
+            some = {value for at, value in records if start <= at < after[partition]}
+            self.read[partition] |= some
+            self.unread[partition] -= some
         return after
 
 

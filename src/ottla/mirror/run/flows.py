@@ -176,7 +176,7 @@ class Mm2File:
         for name, config in connectors.items():
             errors = validated(self._catalog, config, view).errors
             if errors:
-                raise ConfigError(f"{plan.name}: {name}: {errors[0]}")
+                raise ConfigError(f"{plan.name}: {name}: {' '.join(errors[0].split())}")
         return plan
 
     def _cluster(self, alias: str) -> dict[str, Given]:
