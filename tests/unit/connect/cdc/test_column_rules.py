@@ -1,4 +1,4 @@
-"""Rules of columns: which one holds, and what it makes of values; Debezium is the conformance tests' measure."""
+"""Rules of columns: which one holds, and what it makes of values; Debezium itself is asked elsewhere."""
 
 from __future__ import annotations
 
