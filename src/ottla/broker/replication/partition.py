@@ -232,7 +232,8 @@ class Partition:
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """(largest epoch at or below `leader_epoch`, its end offset); (-1, -1) when there is none."""
-        if self._leader is not None and leader_epoch == self._leader.leader_epoch:
+        if self._leader is not None and leader_epoch == self._leader.leader_epoch == self.log.latest_epoch:
+            # A mirror's log need not have its leader's epoch: one that a follower has was cut here.
             return leader_epoch, self.log.log_end_offset
         return self.log.end_offset_for_epoch(leader_epoch)
 

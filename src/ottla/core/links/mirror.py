@@ -12,8 +12,9 @@ mirror, and between the mirror's replicas: one (epoch, offset) is one record eve
                        RaiseEpoch first, which ends in a new leader epoch here, and the fetch begins again
     diverging epoch    an unclean election cut the source's log: Tell(TRUNCATED), then Truncate likewise
     OFFSET_OUT_OF_RANGE    AskOffsets. The source's log begins later: Tell(GAP), then StartOver there (nothing
-                       to tell where the mirror is empty: it begins). It ends earlier, and the source has no
-                       epoch to compare: Tell(LOST), and no more is copied
+                       to tell where the mirror is empty: it begins). It ends earlier: an epoch that could be
+                       compared would have told where, so the source has none. Tell(LOST), and no more is
+                       copied, if that stays so for a few fetches: another leader may have answered
     topic ids differ   LookForTopic: the topic was deleted, or moved on in a way that metadata tell
     not the leader     LookForLeader
     others             RetryLater
@@ -35,6 +36,8 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema import Buffer
 
 NO_EPOCH: Final = -1
+TIMES_SHORT: Final = 4
+"""How often in a row a source must have less than the mirror, and no epoch to compare."""
 
 
 class MirrorPosition(NamedTuple):
@@ -166,11 +169,12 @@ _TOPIC_MOVED: Final = frozenset(
 class PartitionMirror:
     """The state of one mirrored partition in one leader epoch of this cluster."""
 
-    __slots__ = ("_log", "leader_epoch", "source_high_watermark", "source_start_offset")
+    __slots__ = ("_log", "_times_short", "leader_epoch", "source_high_watermark", "source_start_offset")
 
     def __init__(self, *, leader_epoch: int, log: FollowedLog) -> None:
         self.leader_epoch = leader_epoch
         self._log = log
+        self._times_short = 0
         self.source_high_watermark = -1
         """The source's, as its last answer said; -1 before one."""
         self.source_start_offset = -1
@@ -200,6 +204,7 @@ class PartitionMirror:
             if answer.error in _LEADER_MOVED:
                 return (LookForLeader(answer.error),)
             return (RetryLater(answer.error),)
+        self._times_short = 0
         if answer.diverging is not None:
             return self._diverged(answer.diverging)
         self.source_high_watermark = answer.high_watermark
@@ -237,6 +242,9 @@ class PartitionMirror:
             told = () if begins else (Tell(LossKind.GAP, end, start_offset),)
             return (*told, StartOver(start_offset))
         if end_offset < end:
+            self._times_short += 1
+            if self._times_short < TIMES_SHORT:
+                return (RetryLater(ErrorCode.OFFSET_OUT_OF_RANGE),)
             return (Tell(LossKind.LOST, end, end_offset),)
         # Both hold the offset now, by what the source has appended since: the next fetch compares epochs.
         return (RetryLater(ErrorCode.OFFSET_OUT_OF_RANGE),)
