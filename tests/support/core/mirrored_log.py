@@ -163,7 +163,9 @@ class World:
             if self.topic_id == "first":
                 self.history[self.source.log_end_offset, record.epoch] = record.value
             self.source.append([record])
-        self.source_high_watermark = self.dice.randrange(self.source_high_watermark, self.source.log_end_offset + 1)
+        self.source_high_watermark = self.dice.randrange(
+            self.source_high_watermark, self.source.log_end_offset + 1
+        )
 
     def replicate(self) -> None:
         """The lagging replica follows some of the way."""
@@ -413,7 +415,9 @@ class World:
             for place, record in enumerate(log.records[first:], first):
                 offset = log.log_start_offset + place
                 if self.history.get((offset, record.epoch)) != record.value:
-                    self.problems.append(f"broker {node} has {record} at {offset}, which the source never had")
+                    self.problems.append(
+                        f"broker {node} has {record} at {offset}, which the source never had"
+                    )
                 if record.epoch < last:
                     self.problems.append(f"epochs of broker {node} go back at {offset}")
                 last = record.epoch
@@ -430,7 +434,15 @@ class World:
         for _ in range(2):
             self.restart()
         for _ in range(40 + 2 * len(self.source.records)):
-            for act in (self.fetch, self.deliver, self.perform, self.perform, self.perform, self.follow, self.follow):
+            for act in (
+                self.fetch,
+                self.deliver,
+                self.perform,
+                self.perform,
+                self.perform,
+                self.follow,
+                self.follow,
+            ):
                 act()
                 self.look()
         self.look(whole=True)

@@ -41,12 +41,22 @@ class LinkMirrors:
         self._fetchers: dict[int, MirrorFetcher] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
+        self._copied_before = (0, 0)
+        """Offsets and bytes that were copied in leader epochs that have ended."""
         self.problem = ""
         """Why nothing can be fetched; empty while something is."""
 
     def all(self) -> list[Mirrored]:
         """The partitions that are copied here."""
         return list(self._mirrored.values())
+
+    def copied(self) -> tuple[int, int]:
+        """Offsets and bytes that were copied here; they only grow."""
+        records, size_bytes = self._copied_before
+        for each in self._mirrored.values():
+            records += each.records_in
+            size_bytes += each.bytes_in
+        return records, size_bytes
 
     def copy(self, partition: Partition, source_id: str) -> None:
         """Copy the partition in its present leader epoch from now on."""
@@ -61,6 +71,8 @@ class LinkMirrors:
         mirrored = self._mirrored.pop(key, None)
         if mirrored is not None:
             mirrored.is_copied = False
+            records, size_bytes = self._copied_before
+            self._copied_before = records + mirrored.records_in, size_bytes + mirrored.bytes_in
             self._waiting.pop(key, None)
             for fetcher in self._fetchers.values():
                 fetcher.remove(key)

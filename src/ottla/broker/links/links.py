@@ -23,7 +23,9 @@ from ottla.broker.links.source import Source
 from ottla.broker.links.source_access import connect_source
 from ottla.core.image.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta
 from ottla.core.links.definition import LINK_TOPIC, InvalidLink, LinkDefinition, decode_definition, links_of
+from ottla.core.links.status import FAILED
 from ottla.core.links.topic_state import mirror_state
+from ottla.core.settings.link_settings import MIRRORING, STOPPED
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
 
@@ -72,6 +74,23 @@ class Links:
         for name, (_, _, mirrors, _) in self._mirrors.items():
             for each in mirrors.all():
                 yield name, each
+
+    def copied(self) -> dict[str, tuple[int, int]]:
+        """Offsets and bytes that were copied by this broker, by link."""
+        return {name: mirrors.copied() for name, (_, _, mirrors, _) in self._mirrors.items()}
+
+    def led_states(self) -> Iterator[tuple[str, str]]:
+        """Link and state of each mirror topic's partition that is led here."""
+        for partitions in self._node.partitions.led_by_topic():
+            for each in partitions:
+                state = mirror_state(self._node.image.configs.get((TOPIC_RESOURCE, each.topic), {}))
+                if state is None:
+                    break
+                if state.is_stopped:
+                    yield state.link, STOPPED
+                else:
+                    failed = state.failure_of(each.index) is not None
+                    yield state.link, FAILED if failed else MIRRORING
 
     # -- metadata -----------------------------------------------------------------------------------
 

@@ -16,18 +16,9 @@ from ottla.core.links.topic_state import MirrorState, mirror_state
 from ottla.core.settings.link_settings import FAIL_OVER, LINK_PREFIX, PROMOTE
 from ottla.core.settings.topic_settings import TOPIC_SETTINGS
 
-#: Settings that name this cluster's own brokers, or storage that is not there.
-KEPT_HERE: Final = frozenset(
-    {
-        "follower.replication.throttled.replicas",
-        "leader.replication.throttled.replicas",
-        "remote.storage.enable",
-        "remote.log.copy.disable",
-        "remote.log.delete.on.disable",
-        "local.retention.bytes",
-        "local.retention.ms",
-    }
-)
+#: Settings that are about storage that is not there, as their names begin, or name this cluster's own brokers.
+_OF_OTHER_STORAGE: Final = ("remote.", "local.")
+_OF_BROKERS: Final = ".throttled.replicas"
 MAX_NEW_TOPICS: Final = 50
 """Topics that are made in one turn."""
 
@@ -113,16 +104,21 @@ def plan_configs(source: Mapping[str, str], here: Mapping[str, str]) -> dict[str
     """The changes, None to remove, that make a mirror's own settings those of the source's topic."""
     wanted = {name: value for name, value in source.items() if name in TOPIC_SETTINGS}
     changes: dict[str, str | None] = {
-        name: value for name, value in wanted.items() if name not in KEPT_HERE and here.get(name) != value
+        name: value for name, value in wanted.items() if not _is_kept(name) and here.get(name) != value
     }
     changes.update(
         dict.fromkeys(
             name
             for name in here
-            if name not in wanted and name not in KEPT_HERE and not name.startswith(LINK_PREFIX)
+            if name not in wanted and not _is_kept(name) and not name.startswith(LINK_PREFIX)
         )
     )
     return changes
+
+
+def _is_kept(name: str) -> bool:
+    """Whether a setting of a mirror is this cluster's own."""
+    return name.startswith(_OF_OTHER_STORAGE) or name.endswith(_OF_BROKERS)
 
 
 class GroupOffset(NamedTuple):
