@@ -1,7 +1,7 @@
-"""A source cluster and the two replicas of its mirror, from a seed: elections, truncations, kills on both sides.
+"""A source cluster and both replicas of its mirror, from a seed: elections, truncations, kills on both sides.
 
 The source is a log of records that each are one (epoch, offset) for ever, with a lagging second replica that
-an unclean election may choose. The mirror's leader is the product's `PartitionMirror` beside `PartitionLeader`,
+an unclean election may choose. The mirror's leader is the product's `PartitionMirror` and `PartitionLeader`,
 its follower `PartitionFollower`; the controller and the network are lists. Between any two effects of an
 answer the leader may be killed.
 """

@@ -19,7 +19,7 @@ FETCH_BYTES = 4 << 20
 def batches_of(
     bootstrap: str, topic: str, partition: int, start: int = 0, end: int | None = None
 ) -> list[bytes]:
-    """The batches of a partition as they are stored, read uncommitted, from the offset `start` up to `end`."""
+    """The batches of a partition as they are stored, read uncommitted, from `start` up to `end`."""
     found: list[bytes] = []
     with WireClient.connect(bootstrap) as wire:
         offset = start

@@ -130,7 +130,7 @@ def test_a_topic_that_is_gone_or_another_ends_the_mirror() -> None:
     assert isinstance(made.on_source_topic("a", "a")[0], LookForLeader)
 
 
-# -- the end of a mirror ---------------------------------------------------------------------------------------
+# -- the end of a mirror --------------------------------------------------------------------------------
 
 
 def test_open_transactions_are_aborted_and_colliding_producers_fenced() -> None:
@@ -148,7 +148,7 @@ def test_open_transactions_are_aborted_and_colliding_producers_fenced() -> None:
     assert end_of_mirror([], 1_000).markers == ()
 
 
-# -- what comes along ------------------------------------------------------------------------------------------
+# -- what comes along -----------------------------------------------------------------------------------
 
 
 def test_settings_become_the_sources_and_those_of_links_stay() -> None:

@@ -16,7 +16,7 @@ from ottla.core.links.topic_state import MirrorState, mirror_state
 from ottla.core.settings.link_settings import FAIL_OVER, LINK_PREFIX, PROMOTE
 from ottla.core.settings.topic_settings import TOPIC_SETTINGS
 
-#: Settings that are about storage that is not there, as their names begin, or name this cluster's own brokers.
+#: Names of settings for storage that is not there begin so, those that name this cluster's brokers end so.
 _OF_OTHER_STORAGE: Final = ("remote.", "local.")
 _OF_BROKERS: Final = ".throttled.replicas"
 MAX_NEW_TOPICS: Final = 50
