@@ -131,5 +131,7 @@ NOT_PLAYED: Final = frozenset(
         *("group remove-member", "txn abort", "txn force-terminate"),
         *("token create", "token renew", "token expire", "token describe"),
         *("audit-log verify", "audit-log list"),
+        # docs/links.md shows them
+        *("link create", "link list", "link describe", "link promote", "link fail-over", "link delete"),
     }
 )
