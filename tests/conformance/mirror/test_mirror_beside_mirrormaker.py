@@ -135,7 +135,12 @@ def test_mirrormaker_one_way_and_ours_the_other_make_no_loop(pair: Pair) -> None
     for bootstrap in (pair.source, pair.target):
         make_topic(bootstrap, "rounds")
         fill(bootstrap, "rounds", rng, 200)
-    flow = {"b->L.enabled": "true", "emit.heartbeats.enabled": "false", "topics": ".*rounds"}
+    flow = {
+        "b->L.enabled": "true",
+        "emit.heartbeats.enabled": "false",
+        "topics": ".*rounds",
+        "b.consumer.isolation.level": "read_committed",
+    }
     file = mm2_file(pair.directory / "loops" / "mm2.properties", {"b": pair.target, "L": pair.source}, flow)
     config = {"topics": ".*rounds", "source.cluster.alias": "L"}
     ours = Mirror(pair.source, pair.target, pair.directory, config, name="loops")
