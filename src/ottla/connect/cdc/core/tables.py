@@ -22,7 +22,7 @@ from ottla.connect.cdc.core.names import Names
 from ottla.connect.data.building import struct_schema
 from ottla.connect.data.schema import Schema, Struct
 
-Convert = Callable[[str], Any]
+Convert = Callable[[Any], Any]
 _log = logging.getLogger(__name__)
 
 
@@ -124,7 +124,6 @@ class TableShape:
             elif cell is NOT_SENT:
                 values[slot.name] = self._unavailable(slot)
             else:
-                assert isinstance(cell, str)
                 try:
                     values[slot.name] = slot.convert(cell)
                 except (ValueError, ArithmeticError) as problem:
