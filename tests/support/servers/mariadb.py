@@ -38,7 +38,8 @@ def mariadb(programs: tuple[str, str], *options_given: str) -> Iterator[int]:
         data, port = directory / "data", free_port()
         users = directory / "users.sql"
         users.write_text(
-            "CREATE USER ottla@'127.0.0.1' IDENTIFIED BY '';\nGRANT ALL ON *.* TO ottla@'127.0.0.1';\n"
+            "CREATE USER ottla@'127.0.0.1' IDENTIFIED BY '';\n"
+            "GRANT ALL ON *.* TO ottla@'127.0.0.1' WITH GRANT OPTION;\n"
         )
         give_away(directory)
         options = ["--no-defaults", f"--datadir={data}"]

@@ -139,7 +139,7 @@ def _of_kind(kind: str, column: Column, options: FormOptions) -> ColumnForm | No
         case "UUID":
             return ColumnForm(semantic.UUID, _uuid, "")
         case "INET6" | "INET4":
-            return ColumnForm(REQUIRED[Type.STRING], _address, "")
+            return ColumnForm(REQUIRED[Type.STRING], _address(kind), "")
     return None
 
 
@@ -239,11 +239,14 @@ def _uuid(cell: bytes | str) -> str:
     return cell if isinstance(cell, str) else str(uuid.UUID(bytes=cell.ljust(16, b"\0")))
 
 
-def _address(cell: bytes | str) -> str:
-    if isinstance(cell, str):
-        return cell
-    family, size = (socket.AF_INET, 4) if len(cell) <= 4 else (socket.AF_INET6, 16)
-    return socket.inet_ntop(family, cell.ljust(size, b"\0"))
+def _address(kind: str) -> Callable[[bytes | str], str]:
+    """An address; the log leaves out zeros at its end."""
+    family, size = (socket.AF_INET, 4) if kind == "INET4" else (socket.AF_INET6, 16)
+
+    def convert(cell: bytes | str) -> str:
+        return cell if isinstance(cell, str) else socket.inet_ntop(family, cell.ljust(size, b"\0"))
+
+    return convert
 
 
 # -- geometry ---------------------------------------------------------------------------------------
