@@ -9,7 +9,7 @@ import pytest
 
 from ottla.connect.cdc.mariadb.history import FileStore, History, HistoryError, HistoryRecord, is_at_or_before
 from ottla.connect.cdc.mariadb.model import CREATE, Column, Table, TableChange, TableId
-from ottla.connect.cdc.mariadb.position import BadOffset, Position, gtids_of, position_of
+from ottla.connect.cdc.mariadb.position import BadOffset, Position, gtids_of, position_of, whole_transactions
 
 
 def test_an_offset_is_read_back() -> None:
@@ -32,7 +32,10 @@ def test_debeziums_offset_is_read() -> None:
         "server_id": 7,
         "event": 3,
     }
-    assert position_of(offset) == Position("log.000001", 35235, gtids_of("0-7-18"), 3, 1)
+    found = position_of(offset)
+    assert found == Position("log.000001", 35235, gtids_of("0-7-18"), 3, 1)
+    assert whole_transactions(offset, found) == Position("log.000001", 35235, gtids_of("0-7-18"))
+    assert whole_transactions(found.offset(), found) == found
 
 
 @pytest.mark.parametrize(

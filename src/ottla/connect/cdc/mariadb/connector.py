@@ -24,7 +24,13 @@ from ottla.connect.cdc.core.tables import TableShape
 from ottla.connect.cdc.mariadb import settings as own
 from ottla.connect.cdc.mariadb.history import HistoryError, HistoryRecord
 from ottla.connect.cdc.mariadb.model import CREATE, Table, TableChange, TableId, Tables
-from ottla.connect.cdc.mariadb.position import FIRST_POSITION, GtidPosition, Position, position_of
+from ottla.connect.cdc.mariadb.position import (
+    FIRST_POSITION,
+    GtidPosition,
+    Position,
+    position_of,
+    whole_transactions,
+)
 from ottla.connect.cdc.mariadb.replication import NOTHING, BinlogConnection, Purged, ReplicationError
 from ottla.connect.cdc.mariadb.server import (
     Connection,
@@ -87,7 +93,7 @@ class MariaDbConnector:
     def read(
         self, partition: SourcePartition, offset: SourceOffset | None
     ) -> Iterator[Sequence[SourceRecord]]:
-        position = None if offset is None else position_of(offset)
+        position = None if offset is None else whole_transactions(offset, position_of(offset))
         with _errors(), closing(connect(self._options)) as connection:
             check_server(connection)
             check_privileges(connection)

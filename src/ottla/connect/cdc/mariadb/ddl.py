@@ -41,6 +41,24 @@ _TEXTS: Final = frozenset(
         *("LONG", "ENUM", "SET"),
     }
 )
+_SPELLINGS: Final = {
+    "INTEGER": "INT",
+    "INT1": "TINYINT",
+    "INT2": "SMALLINT",
+    "INT3": "MEDIUMINT",
+    "MIDDLEINT": "MEDIUMINT",
+    "INT4": "INT",
+    "INT8": "BIGINT",
+    "DEC": "DECIMAL",
+    "FIXED": "DECIMAL",
+    "NUMERIC": "DECIMAL",
+    "REAL": "DOUBLE",
+    "FLOAT8": "DOUBLE",
+    "FLOAT4": "FLOAT",
+    "CHARACTER": "CHAR",
+    "LONG": "MEDIUMTEXT",
+}
+"""Types as the server spells them itself: what records look like must not hang on who wrote the DDL."""
 _BINARY_OF: Final = {
     "CHAR": "BINARY",
     "CHARACTER": "BINARY",
@@ -50,6 +68,7 @@ _BINARY_OF: Final = {
     "MEDIUMTEXT": "MEDIUMBLOB",
     "LONGTEXT": "LONGBLOB",
 }
+_OPTIONS: Final = frozenset({"ENUM", "SET"})
 _NOW: Final = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"})
 _INDEX_WORDS: Final = frozenset({"INDEX", "KEY", "FULLTEXT", "SPATIAL", "CHECK", "FOREIGN", "PERIOD"})
 _TABLE_SKIPS: Final = frozenset(
@@ -456,22 +475,26 @@ class _Reader:
     def _type(self, name: str, table: Table) -> Column:
         word = self._next()
         kind = word.upper or word.text.upper()
-        if kind == "NATIONAL":
-            kind = {"VARCHAR": "NVARCHAR"}.get(self._next().upper, "NCHAR")
         if kind in ("BOOL", "BOOLEAN"):
             return Column(name, "TINYINT", 1)
+        is_national = kind == "NATIONAL"
+        if is_national:
+            kind = self._next().upper
+        if kind in ("NCHAR", "NVARCHAR"):
+            kind, is_national = kind[1:], True
         if kind == "DOUBLE":
             self._skip("PRECISION")
-        if kind in ("CHAR", "CHARACTER", "NCHAR") and (self._skip("VARYING") or self._skip("VARCHAR")):
-            kind = "NVARCHAR" if kind == "NCHAR" else "VARCHAR"
+        if kind in ("CHAR", "CHARACTER") and (self._skip("VARYING") or self._skip("VARCHAR")):
+            kind = "VARCHAR"
         if kind == "LONG":
-            kind = "LONGBLOB" if self._skip("VARBINARY") else "LONG"
+            kind = "MEDIUMBLOB" if self._skip("VARBINARY") else kind
             self._skip("VARCHAR")
+        kind = _SPELLINGS.get(kind, kind)
         options: tuple[str, ...] = ()
         length = scale = None
         if self._sees("("):
             arguments = self._parentheses()
-            if kind in ("ENUM", "SET"):
+            if kind in _OPTIONS:
                 options = tuple(each.text for each in arguments if each.kind is Kind.TEXT)
             else:
                 numbers = [int(each.text) for each in arguments if each.kind is Kind.NUMBER]
@@ -495,7 +518,7 @@ class _Reader:
             elif "UNSIGNED" in marks:
                 kind += " UNSIGNED"
         charset = table.charset if kind in _TEXTS else None
-        if kind in ("NCHAR", "NVARCHAR"):
+        if is_national:
             charset = "utf8mb3"
         return Column(name, kind, length, scale, charset, options=options)
 

@@ -2,8 +2,10 @@
 
 Debezium's own keys: `file` and `pos` say where a transaction begins, `gtids` which ones are done before it,
 `event` how many of its events were produced, and `row` how many rows of the event after those. So Debezium's
-offsets are ours, and the other way round. While tables are copied there is `snapshot`; then `copied` names
-those whose rows are all there as of the place, and `table` the one of which some are.
+offsets are ours, and the other way round, but for one thing: Debezium counts the annotations of statements
+where it has asked for them. A transaction that it has told in part is told again (`whole_transactions`).
+While tables are copied there is `snapshot`; then `copied` names those whose rows are all there as of the
+place, and `table` the one of which some are.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ GTIDS: Final = "gtids"
 EVENT: Final = "event"
 ROW: Final = "row"
 SNAPSHOT: Final = "snapshot"
+TIME: Final = "ts_sec"
 COPIED: Final = "copied"
 TABLE: Final = "table"
 COPYING: Final = "INITIAL"
@@ -128,6 +131,11 @@ class Position:
     def is_behind(self, file: str, position: int) -> bool:
         """Whether this is at another place of the same server's log, or behind it."""
         return log_order(self.file, self.position) >= log_order(file, position)
+
+
+def whole_transactions(offset: SourceOffset, position: Position) -> Position:
+    """The place of an offset of Debezium's, which has a time, before a transaction that was told in part."""
+    return position.within(0, 0) if TIME in offset else position
 
 
 def log_order(file: str, position: int) -> tuple[int, int]:

@@ -189,9 +189,10 @@ class Translator:
             case Query():
                 found = self._query(header, event, now_ns)
             case Annotation():
-                if self._transaction is not None and self._options.query:
+                if self._transaction is not None:
                     self._transaction.query = event.sql
-                found = ()
+                # Not counted: whether the server sends it hangs on include.query, which may change.
+                return ()
             case Rotate():
                 self._file, self._end = event.file, event.position
                 if self._transaction is None and not header.is_artificial:
