@@ -125,7 +125,7 @@ NOT_PLAYED: Final = frozenset(
         # docs/connect.md shows those of Connect
         *("connect worker", "connect standalone", "connect apply", "connect list", "connect status"),
         *("connect config", "connect logs", "connect restart", "connect pause", "connect resume"),
-        *("connect stop", "connect delete", "connect offsets", "connect plugins"),
+        *("connect stop", "connect delete", "connect offsets", "connect plugins", "connect signal"),
         *("completion bash", "completion zsh", "completion fish"),
         *("quorum add", "quorum remove", "quorum unregister", "quorum upgrade"),
         *("group remove-member", "txn abort", "txn force-terminate"),

@@ -95,9 +95,15 @@ class CaptureFilter:
     columns: NameFilter = NameFilter()
     never: frozenset[str] = frozenset()
     """Schemas of the database itself."""
+    signals: str | None = None
+    """The signal table, whose changes are captured whatever the lists say."""
 
     def takes_table(self, schema: str, table: str) -> bool:
         """Whether a table's changes are captured."""
+        return f"{schema}.{table}" == self.signals or self.copies_table(schema, table)
+
+    def copies_table(self, schema: str, table: str) -> bool:
+        """Whether a table's rows are copied as well."""
         return (
             schema not in self.never and self.schemas.takes(schema) and self.tables.takes(f"{schema}.{table}")
         )
