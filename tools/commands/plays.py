@@ -126,6 +126,7 @@ NOT_PLAYED: Final = frozenset(
         *("connect worker", "connect standalone", "connect apply", "connect list", "connect status"),
         *("connect config", "connect logs", "connect restart", "connect pause", "connect resume"),
         *("connect stop", "connect delete", "connect offsets", "connect plugins"),
+        *("mirror run", "mirror status"),  # docs/mirror.md shows them
         *("completion bash", "completion zsh", "completion fish"),
         *("quorum add", "quorum remove", "quorum unregister", "quorum upgrade"),
         *("group remove-member", "txn abort", "txn force-terminate"),
