@@ -23,7 +23,7 @@ from ottla.connect.cdc.core.names import Names
 from ottla.connect.data.building import struct_schema
 from ottla.connect.data.schema import Schema, Struct
 
-Convert = Callable[[str], Any]
+Convert = Callable[[Any], Any]
 _log = logging.getLogger(__name__)
 
 
@@ -49,6 +49,8 @@ class CapturedColumn:
     """What a rule makes of the column in values; keys have its own form."""
     field: str | None = None
     """The field's name, where it is not the column's."""
+    doc: str | None = None
+    """Of its schema, in place of the form's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,6 @@ class TableShape:
             elif cell is NOT_SENT:
                 values[slot.name] = self._unavailable(slot)
             else:
-                assert isinstance(cell, str)
                 try:
                     values[slot.name] = slot.convert(cell)
                 except (ValueError, ArithmeticError) as problem:
@@ -204,7 +205,8 @@ def _slot(index: int, column: CapturedColumn) -> _Slot | None:
     if form is None:
         return None
     optional = column.optional or form.schema.optional
-    schema = replace(form.schema, optional=optional, default=column.default)
+    doc = form.schema.doc if column.doc is None else column.doc
+    schema = replace(form.schema, optional=optional, default=column.default, doc=doc)
     fallback = form.fallback if column.default is None else column.default
     return _Slot(
         index,
