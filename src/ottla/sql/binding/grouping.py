@@ -82,7 +82,7 @@ class Grouping:
             except SqlError:
                 return None
         for number, key in enumerate(self._bound):
-            if found == key and not isinstance(key, BoundLiteral):
+            if found == key:
                 return self.key_column(number)
         if isinstance(expression, Name):
             raise SqlError(

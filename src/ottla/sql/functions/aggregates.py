@@ -6,15 +6,12 @@ import heapq
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.sql.functions.collections import identity
 from ottla.sql.functions.function import AggregateFunction, AggregateVariant
 from ottla.sql.functions.signature import Returns, signature
 from ottla.sql.types.sql_types import SqlType
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 MAX_COLLECTED = 1_000
 """How many values COLLECT_LIST and COLLECT_SET keep (ksql.functions.collect_list.limit)."""
@@ -35,9 +32,8 @@ def _aggregate(
     remove: Callable[..., Any] | None = None,
     constants: int = 0,
     returns: Returns | None = None,
-    spark: Callable[..., Column] | None = None,
 ) -> AggregateVariant:
-    return AggregateVariant(signature(text, returns), new, add, merge, result, remove, constants, spark)
+    return AggregateVariant(signature(text, returns), new, add, merge, result, remove, constants)
 
 
 def _same(arguments: Sequence[SqlType]) -> SqlType:
@@ -47,9 +43,7 @@ def _same(arguments: Sequence[SqlType]) -> SqlType:
 # Sums
 
 
-def _sum(
-    zero: Any, text: str, returns: Returns | None = None, spark: Callable[..., Column] | None = None
-) -> AggregateVariant:
+def _sum(zero: Any, text: str, returns: Returns | None = None) -> AggregateVariant:
     return _aggregate(
         text,
         lambda: zero,
@@ -57,56 +51,7 @@ def _sum(
         lambda first, second: first + second,
         remove=lambda total, value: total if value is None else total - value,
         returns=returns,
-        spark=spark,
     )
-
-
-def _spark_sum(column: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.coalesce(F.try_sum(column), F.lit(0)).cast("bigint")
-
-
-def _spark_sum_int(column: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.coalesce(F.try_sum(column), F.lit(0)).try_cast("int")
-
-
-def _spark_sum_double(column: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.coalesce(F.sum(column), F.lit(0.0))
-
-
-def _spark_count(column: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.count(column)
-
-
-def _spark_count_all() -> Column:
-    from pyspark.sql import functions as F
-
-    return F.count(F.lit(1))
-
-
-def _spark_min(column: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.min(column)
-
-
-def _spark_max(column: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.max(column)
-
-
-def _spark_avg(column: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.coalesce(F.avg(column), F.lit(0.0))
 
 
 # Means and spreads: [count, sum, sum of squares…] of doubles
@@ -203,25 +148,20 @@ def _spread(text: str, result: Callable[[list[float]], float]) -> AggregateVaria
 def _extreme(
     text: str,
     choose: Callable[[Any, Any], Any],
-    spark: Callable[..., Column] | None,
     returns: Returns | None = None,
 ) -> AggregateVariant:
     def add(found: Any, value: Any) -> Any:
         return value if found is None else found if value is None else choose(found, value)
 
-    return _aggregate(text, lambda: None, add, add, spark=spark, returns=returns)
+    return _aggregate(text, lambda: None, add, add, returns=returns)
 
 
 _ORDERED = ("INT", "BIGINT", "DOUBLE", "STRING", "DATE", "TIME", "TIMESTAMP", "BYTES")
 
 
-def _extremes(
-    choose: Callable[[Any, Any], Any], spark: Callable[..., Column]
-) -> tuple[AggregateVariant, ...]:
-    exact = (
-        _extreme(f"({each}) -> {each}", choose, None if each == "DOUBLE" else spark) for each in _ORDERED
-    )
-    return (*exact, _extreme("(DECIMAL) -> DECIMAL", choose, spark, _same))
+def _extremes(choose: Callable[[Any, Any], Any]) -> tuple[AggregateVariant, ...]:
+    exact = (_extreme(f"({each}) -> {each}", choose) for each in _ORDERED)
+    return (*exact, _extreme("(DECIMAL) -> DECIMAL", choose, _same))
 
 
 # Values in the order of their offsets
@@ -352,7 +292,6 @@ AGGREGATES = (
                 _MEAN[2],
                 _mean,
                 remove=_MEAN[1],
-                spark=_spark_avg,
             ),
         ),
     ),
@@ -394,7 +333,6 @@ AGGREGATES = (
                 lambda count: count + 1,
                 lambda a, b: a + b,
                 remove=lambda count: count - 1,
-                spark=_spark_count_all,
             ),
             _aggregate(
                 "(T) -> BIGINT",
@@ -402,7 +340,6 @@ AGGREGATES = (
                 lambda count, value: count + (value is not None),
                 lambda a, b: a + b,
                 remove=lambda count, value: count - (value is not None),
-                spark=_spark_count,
             ),
         ),
     ),
@@ -422,8 +359,8 @@ AGGREGATES = (
         ),
     ),
     AggregateFunction("LATEST_BY_OFFSET", "the last value, or the last N", _by_offset(True)),
-    AggregateFunction("MAX", "the largest value", _extremes(max, _spark_max)),
-    AggregateFunction("MIN", "the smallest value", _extremes(min, _spark_min)),
+    AggregateFunction("MAX", "the largest value", _extremes(max)),
+    AggregateFunction("MIN", "the smallest value", _extremes(min)),
     AggregateFunction(
         "STDDEV_SAMP",
         "the sample's variance (as ksqlDB has it; STDDEV_SAMPLE is its root)",
@@ -436,10 +373,10 @@ AGGREGATES = (
         "SUM",
         "the sum, 0 without values",
         (
-            _sum(0, "(INT) -> INT", spark=_spark_sum_int),
-            _sum(0, "(BIGINT) -> BIGINT", spark=_spark_sum),
+            _sum(0, "(INT) -> INT"),
+            _sum(0, "(BIGINT) -> BIGINT"),
             _sum(Decimal(0), "(DECIMAL) -> DECIMAL", _same),
-            _sum(0.0, "(DOUBLE) -> DOUBLE", spark=_spark_sum_double),
+            _sum(0.0, "(DOUBLE) -> DOUBLE"),
         ),
     ),
     AggregateFunction("TOPK", "the N largest values, largest first", _tops(False)),

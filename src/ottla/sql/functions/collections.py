@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.sql.functions import casts
 from ottla.sql.functions.function import ScalarFunction, Variant, on, scalar
 from ottla.sql.functions.signature import signature
 from ottla.sql.types.sql_types import SqlType
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 def identity(value: Any) -> Any:
@@ -141,18 +138,6 @@ def _transform_map(
     return {key(k, v): value(k, v) for k, v in found.items()}
 
 
-def _spark_size(values: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.size(values)
-
-
-def _spark_coalesce(*values: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.coalesce(*values)
-
-
 def _first_present(*values: Any) -> Any:
     return next((each for each in values if each is not None), None)
 
@@ -189,7 +174,7 @@ COLLECTIONS = (
         Variant(signature("(ARRAY<T>) -> STRING"), _join, nulls=True, typed=True),
         Variant(signature("(ARRAY<T>, STRING) -> STRING"), _join, nulls=True, typed=True),
     ),
-    _collection("ARRAY_LENGTH", "how many elements", on("(ARRAY<T>) -> INT", len, spark=_spark_size)),
+    _collection("ARRAY_LENGTH", "how many elements", on("(ARRAY<T>) -> INT", len)),
     _collection("ARRAY_MAX", "the largest element", on("(ARRAY<T>) -> T", _of_present(max))),
     _collection("ARRAY_MIN", "the smallest element", on("(ARRAY<T>) -> T", _of_present(min))),
     _collection(
@@ -263,13 +248,13 @@ NULLS = (
     scalar(
         "COALESCE",
         "the first value that is not NULL",
-        on("(T...) -> T", _first_present, nulls=True, spark=_spark_coalesce),
+        on("(T...) -> T", _first_present, nulls=True),
         group="NULLs",
     ),
     scalar(
         "IFNULL",
         "a value, or another in place of NULL",
-        on("(T, T) -> T", _first_present, nulls=True, spark=_spark_coalesce),
+        on("(T, T) -> T", _first_present, nulls=True),
         group="NULLs",
     ),
     scalar(

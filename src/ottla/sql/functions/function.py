@@ -9,27 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.sql.functions.signature import Match, Returns, Signature, match, signature
 from ottla.sql.types.sql_types import SqlType
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
     """One signature and its evaluator.
 
-    spark: the same on columns, for arguments that are not NULL unless `nulls`; None where Spark has not the
-    same. typed: `evaluate` gets the types of its arguments first.
+    typed: `evaluate` gets the types of its arguments first.
     """
 
     signature: Signature
     evaluate: Callable[..., Any]
     nulls: bool = False
-    spark: Callable[..., Column] | None = None
     typed: bool = False
 
 
@@ -55,7 +50,6 @@ class AggregateVariant:
     new() makes an accumulator out of JSON's values, add(accumulator, *arguments) gives the next one,
     merge(first, second) one of two sessions, result(accumulator) the value, remove takes a row out again: for
     tables; None where that can't be. constants: how many arguments at the end are the same for all rows.
-    spark: an aggregate of Spark's that is the same.
     """
 
     signature: Signature
@@ -65,7 +59,6 @@ class AggregateVariant:
     result: Callable[[Any], Any]
     remove: Callable[..., Any] | None = None
     constants: int = 0
-    spark: Callable[..., Column] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +112,7 @@ def on(
     evaluate: Callable[..., Any],
     *,
     nulls: bool = False,
-    spark: Callable[..., Column] | None = None,
     returns: Returns | None = None,
 ) -> Variant:
     """A variant by the text of its signature."""
-    return Variant(signature(text, returns), evaluate, nulls, spark)
+    return Variant(signature(text, returns), evaluate, nulls)

@@ -10,13 +10,10 @@ import struct
 import unicodedata
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.sql.functions import java_regex
 from ottla.sql.functions.function import ScalarFunction, Variant, on, scalar
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 MAX_TEXT = 16 * 1024 * 1024
 
@@ -230,39 +227,6 @@ def _extract_all(pattern: str, text: str, number: int = 0) -> list[str | None] |
     return [_group(found, number) for found in compiled.finditer(text)]
 
 
-# The same in Spark
-
-
-def _spark_lower(text: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.lower(text)
-
-
-def _spark_upper(text: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.upper(text)
-
-
-def _spark_concat(*texts: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.concat_ws("", *texts)
-
-
-def _spark_length(text: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.length(text)
-
-
-def _spark_replace(text: Column, old: Column, new: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.replace(text, old, new)
-
-
 def _both(types: str, evaluate: Callable[..., Any], nulls: bool = False) -> tuple[Variant, ...]:
     """The same for texts and for bytes."""
     return (
@@ -285,7 +249,7 @@ STRINGS = (
     _strings(
         "CONCAT",
         "texts or bytes one after the other, without NULLs",
-        on("(STRING, STRING...) -> STRING", _concat(""), nulls=True, spark=_spark_concat),
+        on("(STRING, STRING...) -> STRING", _concat(""), nulls=True),
         on("(BYTES, BYTES...) -> BYTES", _concat(b""), nulls=True),
     ),
     _strings(
@@ -307,11 +271,11 @@ STRINGS = (
         on("(STRING, STRING, INT) -> INT", _find),
         on("(STRING, STRING, INT, INT) -> INT", _find),
     ),
-    _strings("LCASE", "in lower case", on("(STRING) -> STRING", str.lower, spark=_spark_lower)),
+    _strings("LCASE", "in lower case", on("(STRING) -> STRING", str.lower)),
     _strings(
         "LEN",
         "the number of characters, or of bytes",
-        on("(STRING) -> INT", len, spark=_spark_length),
+        on("(STRING) -> INT", len),
         on("(BYTES) -> INT", len),
     ),
     _strings(
@@ -330,7 +294,7 @@ STRINGS = (
     _strings(
         "REPLACE",
         "all of a text replaced by another",
-        on("(STRING, STRING, STRING) -> STRING", str.replace, spark=_spark_replace),
+        on("(STRING, STRING, STRING) -> STRING", str.replace),
     ),
     _strings(
         "REGEXP_EXTRACT",
@@ -381,7 +345,7 @@ STRINGS = (
         group="bytes",
     ),
     _strings("TRIM", "without spaces at both ends", on("(STRING) -> STRING", _trim)),
-    _strings("UCASE", "in upper case", on("(STRING) -> STRING", str.upper, spark=_spark_upper)),
+    _strings("UCASE", "in upper case", on("(STRING) -> STRING", str.upper)),
     _strings("UUID", "a new random UUID", on("() -> STRING", lambda: str(uuid.uuid4())), stable=False),
     _from_bytes("BIGINT_FROM_BYTES", "8 bytes as a BIGINT", "q", "BIGINT"),
     _from_bytes("DOUBLE_FROM_BYTES", "8 bytes as a DOUBLE", "d", "DOUBLE"),
