@@ -203,3 +203,35 @@ def test_a_row_is_written_by_columns() -> None:
 
     assert isinstance(plan, WriteRow)
     assert [name for name, _ in plan.values] == ["PAGE", "ID", "ROWTIME"]
+
+
+def test_explain_says_what_runs_where() -> None:
+    from ottla.sql.lowering.explain import explained
+
+    plan = plan_of(
+        "CREATE TABLE a AS SELECT page, COUNT(*) AS n, SUM(price) AS t FROM pv WINDOW TUMBLING (SIZE 1 MINUTE, "
+        "GRACE PERIOD 0 SECONDS) WHERE ms / 2 > 3 GROUP BY page HAVING COUNT(*) > 1 EMIT FINAL;"
+    )
+    stream = plan_of(
+        "CREATE STREAM a AS SELECT u.uid, INITCAP(page) AS p FROM pv JOIN users u ON pv.id = u.uid;"
+    )
+
+    assert isinstance(plan, PutQuery) and isinstance(stream, PutQuery)
+    assert explained(plan.query).splitlines() == [
+        "from stream PV (topic pv, JSON)",
+        "where ((PV.MS / CAST(2 AS BIGINT)) > CAST(3 AS BIGINT))  [Spark]",
+        "group by PV.PAGE  [Spark]",
+        "  tumbling windows of 60000 ms, grace 0 ms",
+        "  KSQL_AGG_0 = COUNT(*)",
+        "  KSQL_AGG_1 = SUM(PV.PRICE)",
+        "  aggregates  [Python, state]",
+        "having (KSQL_AGG_0 > CAST(1 AS BIGINT))  [Spark]",
+        "select PAGE AS PAGE (key), KSQL_AGG_0 AS N, KSQL_AGG_1 AS T  [Spark]",
+        "emits rows: each window once, when it is closed",
+    ]
+    assert explained(stream.query).splitlines() == [
+        "from stream PV (topic pv, JSON)",
+        "inner stream-table join table USERS as U (topic u, JSON) on PV.ID = U.UID  [Python, state]",
+        "select U.UID AS UID (key), INITCAP(PV.PAGE) AS P  [Python]",
+        "emits rows",
+    ]

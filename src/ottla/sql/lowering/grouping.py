@@ -41,7 +41,7 @@ def grouped(
         if isinstance(rows, Table)
         else _of_stream(query, rows, places, functions, structure)
     )
-    return table, _group_places(query)
+    return table, group_places(query)
 
 
 def runs_in_spark(query: QueryPlan, places: Places) -> bool:
@@ -186,7 +186,8 @@ def _windows(window: Window) -> Windows:
             return SessionWindows(window.size_ms, window.grace_ms)
 
 
-def _group_places(query: QueryPlan) -> Places:
+def group_places(query: QueryPlan) -> Places:
+    """Where the columns of a group are: its keys in the key, its aggregates in the value."""
     outer: Path = ("key",) if query.window is None else ("key", "key")
     paths: dict[tuple[str, str], Path] = {}
     for each in query.group_by:
