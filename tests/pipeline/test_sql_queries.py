@@ -15,8 +15,13 @@ from ottla.sql.functions.registry import Functions, aggregate
 from ottla.sql.testing import ScriptDriver
 
 STATELESS = """
-CREATE STREAM pv (id INT KEY, page STRING, ms BIGINT, price DECIMAL(6, 2), s STRUCT<a INT, b ARRAY<INT>>,
-    h BYTES HEADER('x')) WITH (kafka_topic='pv', value_format='json');
+CREATE STREAM pv (id INT KEY, page STRING, ms BIGINT, price DECIMAL(6, 2), s STRUCT<a INT, b ARRAY<INT>>)
+    WITH (kafka_topic='pv', value_format='json');
+CREATE STREAM headed (v STRING, at STRING, one BYTES HEADER('x'),
+    every ARRAY<STRUCT<key STRING, value BYTES>> HEADERS)
+    WITH (kafka_topic='h', value_format='json', timestamp='at', timestamp_format='yyyy-MM-dd HH:mm');
+CREATE STREAM with_headers WITH (value_format='kafka') AS
+    SELECT FROM_BYTES(one, 'utf8') || v || every[1]->key AS all_of_it FROM headed;
 CREATE STREAM native AS SELECT id, UCASE(page) AS page, ms / 2 AS half, ms / (ms - 7) AS none, ROWTIME AS t
     FROM pv WHERE ms > 3 AND page LIKE 'x%';
 CREATE STREAM mixed AS SELECT id, INITCAP(page) AS page, price * 2 AS twice, s->b[-1] AS last,
@@ -64,6 +69,7 @@ def stateless() -> Iterator[ScriptDriver]:
     with ScriptDriver(STATELESS, functions=functions()) as driver:
         driver.insert("PV", {"ID": 2, "PAGE": "z", "MS": 1}, timestamp_ms=6000)
         driver.insert("PV", {"ID": None, "PAGE": "xb", "MS": 9, "PRICE": Decimal("1.00")}, timestamp_ms=7000)
+        driver.insert("HEADED", {"V": "-", "AT": "1970-01-01 00:02"}, headers={"y": "1", "x": "2"})
         yield driver
 
 
@@ -115,6 +121,10 @@ def test_table_functions_stand_side_by_side(stateless: ScriptDriver) -> None:
     rows = [each for each in without_time(stateless.rows("ROWS")) if each["ID"] == 1]
 
     assert rows == [{"ID": 1, "X": 10, "Y": "a"}, {"ID": 1, "X": 20, "Y": None}]
+
+
+def test_headers_and_a_time_of_the_records_own(stateless: ScriptDriver) -> None:
+    assert stateless.rows("WITH_HEADERS") == [{"ALL_OF_IT": "2-y", "ROWTIME": 120_000}]
 
 
 def test_no_record_was_poison(stateless: ScriptDriver, stateful: ScriptDriver) -> None:

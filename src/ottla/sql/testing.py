@@ -73,7 +73,14 @@ class ScriptDriver:
     ) -> None:
         self._driver.close()
 
-    def insert(self, name: str, row: Mapping[str, Any], *, timestamp_ms: int = 0, partition: int = 0) -> None:
+    def insert(
+        self,
+        name: str,
+        row: Mapping[str, Any],
+        *,
+        timestamp_ms: int = 0,
+        headers: Mapping[str, bytes | str] | None = None,
+    ) -> None:
         """A row of a stream or table; a table's row of its key alone deletes that row."""
         source = self._source(name)
         formats = topic_formats(source, reads=False)
@@ -88,7 +95,7 @@ class ScriptDriver:
         if source.is_table and not any(each.name in given for each in source.values):
             value = None
         topic = self._driver.input(source.topic, key=formats.key, value=formats.value)
-        topic.pipe(value, key, timestamp=timestamp_ms, partition=partition)
+        topic.pipe(value, key, timestamp=timestamp_ms, headers=headers or {})
 
     def flush(self) -> None:
         """Run the rows that were inserted since the last run as one batch."""

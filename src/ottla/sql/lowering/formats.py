@@ -52,7 +52,8 @@ def topic_formats(source: Source, *, reads: bool) -> TopicFormats:
     keys = tuple((each.name, each.type) for each in source.keys)
     values = tuple((each.name, each.type) for each in source.values)
     key_struct = len(keys) > 1
-    key = _format(source, source.key_format, keys, key_struct, reads)
+    # Keys are compared whole, so a key has one form: its columns by their own names.
+    key = _format(source, source.key_format, keys, key_struct, False)
     if source.windowed is not None:
         size = None if source.windowed.kind is WindowKind.SESSION else source.windowed.size_ms
         key = WindowedFormat(key, size)

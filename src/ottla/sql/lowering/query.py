@@ -201,11 +201,11 @@ class Lowering:
             return _renamed(query) if len(query.keys) > 1 else None
         if query.new_key and not query.partition_by:
             return _no_key
+        if not query.new_key:
+            return _renamed(query) if len(query.keys) > 1 else None
         if len(query.keys) > 1:
             return self._structure(tuple((each.name, each.expression) for each in query.keys), places)
-        if query.new_key:
-            return self._expression(query.partition_by[0], places)
-        return None
+        return self._expression(query.partition_by[0], places)
 
 
 @dataclass(slots=True)
@@ -283,16 +283,18 @@ def _no_key(record: Record) -> Column:
 
 
 def _renamed(query: QueryPlan) -> Callable[[Record], Column]:
-    """A group's key of several columns, under the names and in the order that they go out with."""
+    """A key of several columns, under the names and in the order that they go out with."""
     names = [(each.name, each.expression) for each in query.keys]
+    inherited = not query.grouped and query.source.source.windowed is not None
+    windowed = query.window is not None or inherited
 
     def key(record: Record) -> Column:
         from pyspark.sql import functions as F
 
-        inner = record.key if query.window is None else record.key.getField("key")
+        inner = record.key if not windowed else record.key.getField("key")
         fields = [inner.getField(e.name).alias(name) for name, e in names if isinstance(e, BoundColumn)]
         struct = F.struct(*fields)
-        if query.window is None:
+        if not windowed:
             return struct
         start, end = record.key.getField("start"), record.key.getField("end")
         return F.struct(struct.alias("key"), start.alias("start"), end.alias("end"))

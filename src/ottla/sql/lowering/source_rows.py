@@ -77,9 +77,7 @@ def _column(source: Source, formats: TopicFormats, name: str, record: Record) ->
         case Role.VALUE:
             return _value(source, formats, column, record)
     key = record.key if source.windowed is None else record.key.getField("key")
-    if formats.key_struct:
-        return _whole(key, source.keys, source.key_format).getField(name)
-    return _one(key, column.type, source.key_format)
+    return key.getField(name) if formats.key_struct else key
 
 
 def _value(source: Source, formats: TopicFormats, column: SourceColumn, record: Record) -> Column:
