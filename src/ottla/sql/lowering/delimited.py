@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, StructType
 
 from ottla.pipeline.formats.format import decoded
 
@@ -36,12 +36,16 @@ class DelimitedFormat:
 
     def decode(self, column: Column, topic: Column | str, is_key: bool) -> Column:
         text = F.when(F.is_valid_utf8(column), column.cast("string"))
-        schema = StructType([*self.type.fields, StructField(_CORRUPT, StringType())])
+        fields = [
+            *((each.name, each.dataType.simpleString()) for each in self.type.fields),
+            (_CORRUPT, "string"),
+        ]
+        schema = ", ".join(f"`{name.replace('`', '``')}` {of}" for name, of in fields)
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "sep": self.delimiter}
-        parsed = F.from_csv(text, schema.simpleString(), options)
+        parsed = F.from_csv(text, schema, options)
         names = [each.name for each in self.type.fields]
-        fields = [parsed.getField(name).alias(name) for name in names]
-        value = F.struct(*fields) if self.struct else parsed.getField(names[0])
+        columns = [parsed.getField(name).alias(name) for name in names]
+        value = F.struct(*columns) if self.struct else parsed.getField(names[0])
         wrong = column.isNotNull() & (text.isNull() | parsed.getField(_CORRUPT).isNotNull())
         error = F.when(wrong, F.lit(f"the text is not {len(names)} columns of these types"))
         return decoded(F.when(column.isNotNull(), value), error)
