@@ -124,7 +124,7 @@ async def bench_produce(
         producer_window,
     )
     from ottla.client.cluster_requests import ClusterRequests, TopicPartition
-    from ottla.client.records.batches import Batch, column_batches
+    from ottla.client.records.batches import Batch, OutgoingBatch, column_batches
     from ottla.client.records.writer import RecordWriter, WriteSettings
     from ottla.protocol.compression import Codec
 
@@ -147,6 +147,7 @@ async def bench_produce(
         latency_ms = (time.perf_counter() - born.pop(id(batch))) * 1_000
         for latencies in (total, window):
             latencies.add(latency_ms, batch.count)
+        assert isinstance(batch, OutgoingBatch)  # it was made of columns below
         size = sum(map(len, batch.values or ()))  # type: ignore[arg-type]
         sizes["total"] += size
         sizes["window"] += size
