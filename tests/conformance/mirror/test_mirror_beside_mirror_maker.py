@@ -17,6 +17,8 @@ from support.mirror.processes import MirrorProcess, mirror_maker_2, mm2_file
 from support.servers.apache_kafka import ApacheKafka
 from support.servers.ottla_broker import OttlaBroker
 
+pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
+
 PARTITIONS = 2
 COMMITTED = {f"{alias}.consumer.isolation.level": "read_committed" for alias in "AB"}
 """MirrorMaker 2 copies aborted records, too, if it is not told otherwise."""

@@ -38,6 +38,7 @@ RIGHTS = (
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["ottla", "apache-kafka"])
 @pytest.mark.parametrize("support", ["enabled", "disabled"])
 def test_into_a_cluster_with_scram_and_acls(tmp_path: Path, kind: str, support: str) -> None:

@@ -21,9 +21,9 @@ from ottla.cli.frame.terminal import Style
 from ottla.client.connect_api import ConnectAccess, ConnectApi
 from ottla.client.errors import ClusterError
 from ottla.config.sources import SET
+from ottla.mirror.run.settings import DEFAULT_LISTEN, URL_VARIABLE
 
-URL_VARIABLE: Final = "OTTLA_MIRROR_URL"
-DEFAULT_URL: Final = "http://127.0.0.1:8084"
+DEFAULT_URL: Final = f"http://{DEFAULT_LISTEN}"
 SOURCE: Final = "MirrorSourceConnector"
 RUNNING: Final = "RUNNING"
 _STATES: Final = ("failed", "down", "restarting", "unassigned", "paused", "stopped", "idle", "running")
