@@ -79,7 +79,7 @@ class Shaping:
             column.is_nullable,
             None if form is None else default_value(column, form),
             self.filter.takes_column(table.id.database, table.id.table, column.name),
-            column.comment or None,
+            doc=column.comment or None,
         )
 
 
