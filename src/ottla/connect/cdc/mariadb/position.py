@@ -43,11 +43,15 @@ class GtidPosition:
     """The last transaction of each domain: its server and sequence number."""
 
     domains: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    _text: str = field(init=False, repr=False, compare=False)
+    """Made once: it stands in the offset of every record."""
+
+    def __post_init__(self) -> None:
+        told = (f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self.domains.items()))
+        object.__setattr__(self, "_text", ",".join(told))
 
     def __str__(self) -> str:
-        return ",".join(
-            f"{domain}-{server}-{sequence}" for domain, (server, sequence) in sorted(self.domains.items())
-        )
+        return self._text
 
     def after(self, domain: int, server: int, sequence: int) -> GtidPosition:
         """The position behind a transaction."""

@@ -268,9 +268,11 @@ class Translator:
 
     def _placed(self, records: Sequence[Record], behind: Position) -> Sequence[SourceRecord]:
         """Records of one change: only behind the last one is it done."""
-        first, last = self._told.offset(), behind.offset()
-        self._told = self._position = behind
-        count = len(records)
+        told, self._told, self._position = self._told, behind, behind
+        last, count = behind.offset(), len(records)
+        if count == 1:
+            return [SourceRecord(records[0], self._partition, last)]
+        first = told.offset()
         return [
             SourceRecord(record, self._partition, last if number == count - 1 else first)
             for number, record in enumerate(records)
