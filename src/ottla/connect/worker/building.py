@@ -100,6 +100,5 @@ def build(
     return WorkerParts(reconciler, supervisor, herder, hosts, logs, properties)
 
 
-def _figures(supervisor: Supervisor, id: TaskId) -> TaskFigures | None:
-    of_partitions = supervisor.figures_of_partitions.get(id)
-    return TaskFigures(supervisor.figures.get(id, {}), of_partitions) if of_partitions else None
+def _figures(supervisor: Supervisor, id: TaskId) -> TaskFigures:
+    return TaskFigures(supervisor.figures.get(id, {}), supervisor.figures_of_partitions.get(id, {}))

@@ -1,4 +1,4 @@
-"""Bytes that may be fetched: so many a second, an answer's at once. Times come from the caller, in seconds."""
+"""Bytes that may be fetched: so many a second, an answer at once. Times come from the caller, in seconds."""
 
 from __future__ import annotations
 
