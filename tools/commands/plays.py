@@ -133,6 +133,7 @@ NOT_PLAYED: Final = frozenset(
         *("token create", "token renew", "token expire", "token describe"),
         *("audit-log verify", "audit-log list"),
         # docs/links.md shows them
+        *("mirror run", "mirror status"),  # docs/mirror.md shows them
         *("link create", "link list", "link describe", "link promote", "link fail-over", "link delete"),
     }
 )

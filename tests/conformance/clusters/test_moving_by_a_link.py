@@ -27,7 +27,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "links.md"
 PARTITIONS = 2
 
 
-@pytest.fixture(params=["ottla", pytest.param("apache-kafka", marks=pytest.mark.java)])
+@pytest.fixture(params=["ottla", pytest.param("apache-kafka", marks=[pytest.mark.java, pytest.mark.long])])
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     start = {"ottla": OttlaBroker.start, "apache-kafka": ApacheKafka.start}[request.param]
     with start(tmp_path / "old") as running:
@@ -103,15 +103,15 @@ def read_some(
             return all(positions.get(each, -1) >= end for each, end in ends.items())
 
         def poll() -> bool:
-            message = consumer.poll(0.2)
-            if message is not None and message.error() is None:
+            for message in consumer.consume(1_000, 0.2):
+                assert message.error() is None, message.error()
                 value = message.value()
                 assert value is not None
                 found.append(int(value))
                 positions[message.partition()] = message.offset() + 1
             return is_done()
 
-        wait_for(poll, f"records are read, {len(found)} so far")
+        wait_for(poll, "records are read")
         consumer.commit(
             offsets=[TopicPartition(topic, each, offset) for each, offset in positions.items()],
             asynchronous=False,

@@ -75,8 +75,7 @@ CONFIGURATIONS: tuple[Mapping[str, str], ...] = (
         "snapshot.include.collection.list": "types.(everything|zz_last|defaults),odd.*",
     },
     {
-        "column.truncate.to.3.chars": "types.everything.(t|vc|by|js|en|i|uu|c|hs|a_t),"
-        "types.defaults.d_[b-z].*",
+        "column.truncate.to.3.chars": "types.everything.(t|vc|by|js|en|i|uu|c|a_t),types.defaults.d_[b-z].*",
         "column.mask.with.4.chars": "types.everything.(t|na|ch|ci|do_t|n_fixed|tt|c1),types.renamed.v",
         "column.mask.hash.SHA-256.with.salt.pepper": "types.everything.(pk|t|ci_|inet_),types.growing.a",
         "column.mask.hash.v2.MD5.with.salt.sälz.t": "types.renamed.(pl|v),odd.*",
@@ -231,7 +230,8 @@ def _same_value(told: Any, copied: bool) -> Any:
     if not isinstance(told, list) or len(told) != 2 or told[0] != "t":
         return told
     fields = []
-    for name, value in told[1]:
+    for field, value in told[1]:
+        name = field.replace("_u005f", "_")  # as avro_unicode writes it
         if name in WHERE_AND_WHEN or (name == NULL_IN_STREAM and not copied):
             continue
         if name == TO_MILLISECONDS or (name == COPIED_OTHERWISE and copied):
@@ -243,7 +243,7 @@ def _same_value(told: Any, copied: bool) -> Any:
         if name == "data_collections" and value is not None:
             # Debezium counts logical messages under the address of a Java object.
             value = ["l", sorted((each for each in value[1] if "MESSAGE" not in str(each).upper()), key=str)]
-        fields.append([name, _same_value(value, copied)])
+        fields.append([field, _same_value(value, copied)])
     return ["t", fields]
 
 
@@ -268,7 +268,8 @@ def test_both_read_values_again_and_write_heartbeats(url: str, class_path: str, 
     given = {
         "post.processors": "again",
         "again.type": "io.debezium.processors.reselect.ReselectColumnsPostProcessor",
-        "again.reselect.columns.exclude.list": "types.big:ts",
+        # Debezium knows the placeholders of some arrays alone; ours reads all of them again.
+        "again.reselect.columns.include.list": "types.big:(t|b|i4|i8|h|j)",
         "heartbeat.interval.ms": "200",
         "topic.heartbeat.prefix": "beats",
         "snapshot.mode": "no_data",
@@ -314,10 +315,20 @@ def test_both_read_values_again_and_write_heartbeats(url: str, class_path: str, 
                 changes.append(found)
     assert same(beats[0]) == same(beats[1])
     for one, other in zip(*changes, strict=True):
-        assert same(one) == same(other)
+        assert same(one) == same(other), [
+            name
+            for (name, mine), (_, other_one) in zip(after_of(same(one)), after_of(same(other)), strict=True)
+            if mine != other_one
+        ]
     after = plain(changes[0][1]["value"])["after"]
     assert after["small"] == 2 and len(after["t"]) > 10_000
     assert after["ts"][0][1] == "__debezium_unavailable_value"
+
+
+def after_of(told: dict[str, Any]) -> list[Any]:
+    """The fields of the new row."""
+    found: list[Any] = dict(told["value"][1])["after"][1]
+    return found
 
 
 Told = list[dict[str, Any]]

@@ -607,3 +607,27 @@ def test_settings_of_columns_that_make_no_sense_are_told(
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         Reading(config(url) | {setting: value})
+
+
+def test_a_stream_behind_a_copy_confirms_nothing_that_kafka_does_not_have(
+    url: str, connection: Connection
+) -> None:
+    for name in ("a", "b"):
+        make_table(connection, name, f"{name}1", f"{name}2")
+    given = config(url, max_batch_size="1", status_update_interval_ms="1")
+    with closing(Reading(given)) as first:
+        first.take(2)
+        kept = first.offset
+    assert kept is not None
+    connection.execute("DELETE FROM a WHERE id = 1")
+    connection.execute("INSERT INTO b (v) VALUES ('b3')")
+    with closing(Reading(given, kept)) as second:
+        second.take(2 + 3)  # the delete and its tombstone, and b
+        for _ in range(300):
+            second.turn()
+        # A kill here begins at the offset of before: its changes have to be there still.
+        assert confirmed(connection, given["slot.name"]) <= kept["commit"]
+        second.commit()
+        _until(lambda: not second.turn() and confirmed(connection, given["slot.name"]) > kept["commit"])
+    with closing(Reading(given, kept)) as again, pytest.raises(SetupError, match="offset was set back"):
+        again.turn()

@@ -167,6 +167,13 @@ def test_offsets_beyond_the_mirror_are_committed_at_its_end_for_now() -> None:
     assert plan_offsets(source, here, {("t", 0): 50, ("t", 1): 50}) == {("t", 1): GroupOffset(50, -1, "")}
 
 
+def test_a_group_that_has_moved_is_left_alone() -> None:
+    source, ends = {("t", 0): GroupOffset(10, 3, "m")}, {("t", 0): 50}
+    assert plan_offsets(source, {("t", 0): GroupOffset(11, 3, "")}, ends) == {}
+    assert plan_offsets(source, {("t", 0): GroupOffset(10, 3, "")}, ends) == source
+    assert plan_offsets(source, {("t", 0): GroupOffset(9, 3, "m")}, ends) == source
+
+
 def test_acls_of_mirror_topics_are_the_sources_and_others_only_come() -> None:
     def acl(kind: int, name: str, pattern: int = 3, who: str = "User:a") -> Acl:
         return Acl(kind, name, pattern, who, "*", 3, 3)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.broker.network.server import Server
 
     class MetricsNode(
+        LinksNode,
         Loop,
         HealthNode,
         MetadataNode,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
         MaintenanceNode,
         CoordinatorsNode,
         TelemetryNode,
-        LinksNode,
         Protocol,
     ):
         """A node as its metrics see it."""

@@ -135,6 +135,7 @@ def link() -> None:
 @asks_cluster
 async def create(
     session: Session,
+    /,
     name: str,
     source: str,
     source_config: Path | None,

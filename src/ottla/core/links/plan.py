@@ -137,7 +137,8 @@ def plan_offsets(
     """The offsets of a group to commit here.
 
     One that the mirror has not reached is committed at the mirror's end for now: a consumer that goes on here
-    reads on from there, and misses nothing. Partitions without a known end wait.
+    reads on from there, and misses nothing. Partitions without a known end wait. A group that is further here
+    than at the source has moved: its offsets are its own.
     """
     changes: dict[tuple[str, int], GroupOffset] = {}
     for key, wanted in source.items():
@@ -146,7 +147,8 @@ def plan_offsets(
             continue
         if wanted.offset > end:
             wanted = GroupOffset(end, -1, wanted.metadata)
-        if here.get(key) != wanted:
+        own = here.get(key)
+        if own is None or (own != wanted and own.offset <= wanted.offset):
             changes[key] = wanted
     return changes
 
