@@ -128,10 +128,10 @@ class OffsetSyncStore:
         sparse = self._sparse.get(key)
         if sparse is None or upstream_offset < 0:
             return None
-        candidates = (
-            sparse.at_or_before(upstream_offset),
-            self._histories[key].at_or_before(upstream_offset),
-        )
+        history = self._histories[key]
+        candidates = [history.at_or_before(upstream_offset)]
+        if not history.is_catching_up:
+            candidates.append(sparse.at_or_before(upstream_offset))
         known = [each for each in candidates if each is not None]
         if not known:
             return None
