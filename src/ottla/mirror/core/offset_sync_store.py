@@ -11,7 +11,7 @@ so that their distances double. A translation takes the better of the two: it is
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import Final
 
@@ -25,26 +25,52 @@ TopicPartitionKey = tuple[str, int]
 
 
 class _History:
-    """The syncs of a partition in the order of their offsets, thinned out from the old end."""
+    """The syncs of a partition in the order of their offsets, thinned out from the old end.
 
-    __slots__ = ("_limit", "downstream", "upstream")
+    A restart at least once copies records again. Until that has come as far as the first copies went, those
+    are what counts: the mirror may end for good in between, and the later records have no second copy then.
+    So the syncs of a pass that began further back wait until it has caught up. (A source topic that was made
+    again is told by a sync to the target's offset 0, which voids all others.)
+    """
+
+    __slots__ = ("_limit", "_waiting", "downstream", "upstream")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._waiting: list[SyncedOffsets] = []
         self.upstream: list[int] = []
         self.downstream: list[int] = []
 
+    @property
+    def is_catching_up(self) -> bool:
+        """Whether records are copied again that were copied before."""
+        return bool(self._waiting)
+
     def add(self, sync: SyncedOffsets) -> None:
-        if self.upstream and sync.upstream < self.upstream[-1]:
-            self.upstream.clear()
-            self.downstream.clear()
-        elif self.upstream and sync.upstream == self.upstream[-1]:
-            self.downstream[-1] = sync.downstream
-            return
-        elif self.downstream and sync.downstream < self.downstream[-1]:
+        last_downstream = (
+            self._waiting[-1].downstream if self._waiting else max(self.downstream[-1:], default=0)
+        )
+        if sync.downstream < last_downstream:
             # the target lost records or was made again: what was said of it is void
+            self._waiting.clear()
             self.upstream.clear()
             self.downstream.clear()
+        if not self._waiting and (not self.upstream or sync.upstream > self.upstream[-1]):
+            self._append(sync)
+            return
+        while self._waiting and self._waiting[-1].upstream >= sync.upstream:
+            self._waiting.pop()
+        if len(self._waiting) > self._limit:
+            self._waiting[:] = self._waiting[::2]
+        self._waiting.append(sync)
+        if sync.upstream >= self.upstream[-1]:
+            kept = bisect_left(self.upstream, self._waiting[0].upstream)
+            del self.upstream[kept:], self.downstream[kept:]
+            for each in self._waiting:
+                self._append(each)
+            self._waiting.clear()
+
+    def _append(self, sync: SyncedOffsets) -> None:
         self.upstream.append(sync.upstream)
         self.downstream.append(sync.downstream)
         if len(self.upstream) > self._limit:
@@ -102,10 +128,10 @@ class OffsetSyncStore:
         sparse = self._sparse.get(key)
         if sparse is None or upstream_offset < 0:
             return None
-        candidates = (
-            sparse.at_or_before(upstream_offset),
-            self._histories[key].at_or_before(upstream_offset),
-        )
+        history = self._histories[key]
+        candidates = [history.at_or_before(upstream_offset)]
+        if not history.is_catching_up:
+            candidates.append(sparse.at_or_before(upstream_offset))
         known = [each for each in candidates if each is not None]
         if not known:
             return None

@@ -61,6 +61,7 @@ class SyncPlan:
     def __init__(self, lag_max: int) -> None:
         self._lag_max = lag_max
         self._partitions: dict[tuple[str, int], _Synced] = {}
+        self._made_again: set[tuple[str, int]] = set()
 
     def copied(self, runs: Sequence[Run]) -> list[OffsetSync]:
         """The syncs that have to be written now."""
@@ -81,13 +82,17 @@ class SyncPlan:
         return any(each.has_tail for each in self._partitions.values())
 
     def forget(self, topic: str, partition: int) -> None:
-        """The source partition was made again: its next record is a first one."""
+        """The source partition was made again: its next record is a first one, and voids all syncs before."""
         self._partitions.pop((topic, partition), None)
+        self._made_again.add((topic, partition))
 
     def _of_run(self, run: Run) -> Iterator[OffsetSync]:
         topic, partition = run.source
         synced = self._partitions.get((topic, partition))
         upstream, downstream = run.first_upstream, run.first_downstream
+        if (topic, partition) in self._made_again:
+            self._made_again.discard((topic, partition))
+            yield OffsetSync(topic, partition, 0, 0)  # further back on the target than any other
         if synced is None or downstream <= synced.downstream or upstream <= synced.upstream_end:
             yield OffsetSync(topic, partition, upstream, downstream)
             synced = self._partitions[topic, partition] = _Synced(downstream, upstream, downstream)
