@@ -36,7 +36,7 @@ LAG_SECONDS: Final = 20
 LAG_CHANGES_A_SECOND: Final = 500
 LAG_WARMUP: Final = 1_000
 POLL_SECONDS: Final = 0.02
-TIMEOUT_SECONDS: Final = 600.0
+TIMEOUT_SECONDS: Final = 900.0
 NAME: Final = "changes"
 TOPIC: Final = "bench.public.orders"
 LAG_TOPIC: Final = "bench.public.moments"
@@ -234,6 +234,8 @@ def _worker(turn: Turn, bootstrap: str, database: PostgresServer) -> Iterator[_W
         "database.password": "any",
         "database.dbname": str(place["dbname"]),
         "table.include.list": "public.orders,public.moments",
+        "topic.creation.default.partitions": "1",
+        "topic.creation.default.replication.factor": "1",
     }
     files = (
         write_properties(turn.workspace / "worker.properties", worker),
