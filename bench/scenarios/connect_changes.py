@@ -56,14 +56,14 @@ VACUUM ANALYZE orders;
 """
 # A third each is inserted, changed and deleted; a deleted row has two records.
 _CHANGES: Final = """
-DO $$ BEGIN FOR first IN 0 .. {changes} / {step} - 1 LOOP
-    CASE first % 3
+DO $$ BEGIN FOR piece IN 0 .. {changes} / {step} - 1 LOOP
+    CASE piece % 3
     WHEN 0 THEN INSERT INTO orders
-        SELECT {rows} + first * {step} + n, n, n / 100.0, 'a new order ' || n, now(), false
+        SELECT {rows} + piece * {step} + n, n, n / 100.0, 'a new order ' || n, now(), false
         FROM generate_series(1, {step}) n;
     WHEN 1 THEN UPDATE orders SET paid = NOT paid, amount = amount + 1
-        WHERE id BETWEEN first * {step} + 1 AND (first + 1) * {step};
-    ELSE DELETE FROM orders WHERE id BETWEEN first * {step} + 1 AND (first + 1) * {step};
+        WHERE id BETWEEN piece * {step} + 1 AND (piece + 1) * {step};
+    ELSE DELETE FROM orders WHERE id BETWEEN piece * {step} + 1 AND (piece + 1) * {step};
     END CASE;
     COMMIT;
 END LOOP; END $$

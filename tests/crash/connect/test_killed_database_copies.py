@@ -6,6 +6,7 @@ what runs just then, so two runs of one seed are alike and not the same.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
 from contextlib import ExitStack
@@ -53,6 +54,7 @@ def test_a_copy_is_equal_after_kills_of_host_and_database(tmp_path: Path) -> Non
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_copies_are_equal_and_the_log_is_the_history_after_many_kills(tmp_path: Path) -> None:
+    faulthandler.cancel_dump_traceback_later()  # which would end the run after a quarter of an hour
     print(f"seed {SEED}")
     with copy_path(programs(), tmp_path, SEED, tables=20) as path, ExitStack() as stack:
         writers = Writers(path, 4, pause_s=0.1)

@@ -61,13 +61,24 @@ class PostgresServer:
             raise ServerError(f"initdb failed: {self._log.read_text()}")
 
     def start(self) -> None:
-        """Start, and wait until it answers. Raises ServerError."""
+        """Start, and wait until it answers. Raises ServerError.
+
+        After a kill the last of the old processes may still hold the shared memory: it is tried again.
+        """
         command: list[str | Path] = [self.programs / "postgres", "-D", self.directory / "data"]
         command += ["-p", str(self.port), "-h", "127.0.0.1", "-k", self.directory, "-F"]
         given = [word for setting in self.settings for word in ("-c", setting)]
-        with self._log.open("ab") as log:
-            self._process = start([*command, *given], self.directory, log, {"LC_ALL": "C.UTF-8"})
-        _wait_until_answering(self.url, self._process, self._log)
+        deadline = time.monotonic() + START_TIMEOUT_SECONDS
+        while True:
+            with self._log.open("ab") as log:
+                self._process = start([*command, *given], self.directory, log, {"LC_ALL": "C.UTF-8"})
+            try:
+                _wait_until_answering(self.url, self._process, self._log)
+                return
+            except ServerError:
+                if self._process.poll() is None or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
 
     def stop(self) -> None:
         """The fast shutdown."""
@@ -121,5 +132,5 @@ def _wait_until_answering(url: str, server: subprocess.Popen[bytes], log: Path) 
             return
         except psycopg.OperationalError as error:
             if server.poll() is not None or time.monotonic() > deadline:
-                raise ServerError(f"PostgreSQL did not start: {error}\n{log.read_text()}") from error
+                raise ServerError(f"PostgreSQL did not start: {error}\n{log.read_text()[-3000:]}") from error
             time.sleep(0.1)

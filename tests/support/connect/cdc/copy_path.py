@@ -46,6 +46,8 @@ PREFIX: Final = "db"
 SOURCE, SINK = "changes", "copy"
 TOPIC_OF_TRANSACTIONS: Final = f"{PREFIX}.transaction"
 PROGRESS_S: Final = 120.0
+QUIET: Final = "log_min_messages=fatal"
+"""Writers that meet at a key are no news."""
 LEASH: Final = "ottla.connect.worker.leash"
 WORKER: Final = {
     "group.id": "copy-path",
@@ -458,7 +460,7 @@ def copy_path(programs: Path, directory: Path, seed: int, tables: int) -> Iterat
     chance = random.Random(seed)
     drawn = draw_tables(chance, tables)
     with ExitStack() as stack:
-        origin = stack.enter_context(postgres_server(programs, "wal_level=logical"))
+        origin = stack.enter_context(postgres_server(programs, "wal_level=logical", QUIET))
         copy = stack.enter_context(postgres_server(programs))
         create_origin(origin.url, drawn, chance)
         create_copy(copy.url, drawn)

@@ -9,10 +9,11 @@ copied is among both: changes of its rows that are there come, deletes too, and 
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import psycopg
@@ -25,9 +26,12 @@ from ottla.connect.cdc.postgres.position import Position
 from ottla.connect.cdc.postgres.replication import ReplicationConnection
 from ottla.connect.cdc.postgres.source_block import Moment, source_block
 from ottla.connect.cdc.postgres.translation import EventOptions
-from ottla.connect.data.record import Record, SourcePartition, SourceRecord
+from ottla.connect.data.record import Record, SourceOffset, SourcePartition, SourceRecord
+from ottla.connect.data.schema import Struct
 
 _SLOT_PREFIX: Final = "ottla_snapshot_"
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPES: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,8 @@ def copy_tables(
         is_last = number == len(tables) - 1
         position = position.begins(table.shape.id)
         done = position.ends(table.shape.id)
-        copy = _Copy(options, partition, table, moment, position, done.done() if is_last else done)
+        behind = done.done() if is_last else done
+        copy = _Copy(options, partition, table, moment, position.offset(), behind.offset())
         batch: list[SourceRecord] = []
         held: tuple[str | None, ...] | None = None
         is_first = True
@@ -118,35 +123,54 @@ def _rows(connection: Connection, table: CopiedTable) -> Iterator[tuple[str | No
     name = sql.Identifier(shape.schema_name, shape.table_name)
     query = sql.SQL("COPY (SELECT {} FROM {}{}) TO STDOUT").format(listed, only, name)
     with connection.cursor() as cursor, cursor.copy(query) as copy:
-        yield from copy.rows()
+        for row in copy:  # a message of the server's is always one row
+            yield cells_of(bytes(row))
 
 
-@dataclass(frozen=True, slots=True)
+def cells_of(row: bytes) -> tuple[str | None, ...]:
+    """The values of a row in COPY's text format, which ends with a line feed."""
+    text = row.decode()
+    if "\\" not in text:
+        return tuple(text[:-1].split("\t"))
+    return tuple(
+        None if cell == "\\N" else _ESCAPED.sub(_unescaped, cell) if "\\" in cell else cell
+        for cell in text[:-1].split("\t")
+    )
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return _ESCAPES.get(found[1], found[1])
+
+
+@dataclass(slots=True)
 class _Copy:
-    """The records of one table's rows."""
+    """The records of one table's rows. Their blocks and places are few, and are made once."""
 
     options: EventOptions
     partition: SourcePartition
     table: CopiedTable
     moment: Moment
-    before: Position
-    done: Position
+    before: SourceOffset
+    done: SourceOffset
+    _sources: dict[SnapshotMark, Struct] = field(default_factory=dict)
 
     def record(
         self, cells: tuple[str | None, ...], mark: SnapshotMark, is_last: bool, now_ns: int
     ) -> SourceRecord:
         shape = self.table.shape
-        source = source_block(
-            self.options.names.prefix,
-            self.options.database,
-            shape.schema_name,
-            shape.table_name,
-            self.moment,
-            mark,
-        )
+        source = self._sources.get(mark)
+        if source is None:
+            source = self._sources[mark] = source_block(
+                self.options.names.prefix,
+                self.options.database,
+                shape.schema_name,
+                shape.table_name,
+                self.moment,
+                mark,
+            )
         key = shape.key(cells)
         value = shape.event(Operation.READ, None, shape.row(cells), source, now_ns)
         key_schema = None if key is None else shape.key_schema
         context = self.options.context
         record = Record(shape.topic, None, key, key_schema, value, shape.envelope, None, context)
-        return SourceRecord(record, self.partition, (self.done if is_last else self.before).offset())
+        return SourceRecord(record, self.partition, self.done if is_last else self.before)
