@@ -19,8 +19,10 @@ from bench.scenarios import (
     lag,
     latency,
     life,
+    link,
     listing,
     metrics,
+    mirror,
     pipeline,
     producing,
     quotas,
@@ -59,6 +61,8 @@ _FAMILIES = (
     connect_files,
     connect_lake,
     connect_workers,
+    mirror,
+    link,
 )
 
 SCENARIOS: Mapping[str, Scenario] = {

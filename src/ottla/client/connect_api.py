@@ -188,6 +188,10 @@ class ConnectApi:
         """Forget all offsets of a stopped connector; the worker's message."""
         return str(_object(self.ask("DELETE", ("connectors", name, "offsets"))).get("message", ""))
 
+    def signal(self, name: str, signal: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Give a connector of a database's changes a signal (ottla's workers alone): where it was written."""
+        return _object(self.ask("POST", ("connectors", name, "signals"), dict(signal)))
+
     # -- how they are asked
 
     def ask(

@@ -73,7 +73,7 @@ class PostgresServer:
             with self._log.open("ab") as log:
                 self._process = start([*command, *given], self.directory, log, {"LC_ALL": "C.UTF-8"})
             try:
-                _wait_until_answering(self.url, self._process, self._log)
+                wait_until_answering(self.url, self._process, self._log)
                 return
             except ServerError:
                 if self._process.poll() is None or time.monotonic() > deadline:
@@ -124,7 +124,8 @@ def postgresql(programs: Path, *settings: str) -> Iterator[str]:
         yield server.url
 
 
-def _wait_until_answering(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+def wait_until_answering(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a server takes connections. Raises ServerError with the end of its log."""
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
     while True:
         try:

@@ -58,6 +58,7 @@ ENTRIES: Final[dict[str, Entry]] = {
     "stop": Entry(_of_this_room("changing", "stop"), "End the tasks of connectors, and keep the rest"),
     "delete": Entry(_of_this_room("changing", "delete"), "Delete connectors"),
     "offsets": Entry(_of_this_room("offsets", "offsets"), "Show, change and reset a connector's offsets"),
+    "signal": Entry(_of_this_room("signal", "signal"), "Ask a source of a database's changes for a snapshot"),
     "plugins": Entry(_of_this_room("plugins", "plugins"), "List plugins, and the settings of one"),
 }
 

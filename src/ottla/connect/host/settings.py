@@ -27,6 +27,7 @@ from ottla.config.setting import (
 from ottla.config.settings import Settings
 from ottla.config.sources import from_mapping
 from ottla.config.validators import at_least
+from ottla.connect.host.clients import access
 from ottla.connect.host.messages import Start
 from ottla.connect.plugins.definitions import (
     BOUNDARY_INTERVAL,
@@ -115,9 +116,13 @@ def connector_settings(start: Start) -> Settings:
 def plugin_settings(table: Table, start: Start) -> Settings:
     """The settings of a connector's class. Raises ConfigError.
 
-    Under `ottla.` it finds what tells its runs apart: `ottla.task`, `ottla.fence`, `ottla.generation`.
+    Under `ottla.` it finds what tells its runs apart: `ottla.task`, `ottla.fence`, `ottla.generation`; and
+    under `ottla.kafka.` how consumers of the worker's cluster reach it.
     """
+    where = access(start.worker, start.config, "consumer")
     own = {
+        "ottla.kafka.bootstrap.servers": where.bootstrap,
+        **{f"ottla.kafka.{name}": value for name, value in where.properties.items()},
         "ottla.task": str(start.run.task),
         "ottla.fence": str(start.fence),
         "ottla.generation": start.worker.get("ottla.generation", "0"),

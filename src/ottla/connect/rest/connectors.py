@@ -78,6 +78,7 @@ class ConnectorRoutes:
             Operation("PATCH", f"{one}/offsets", self.alter_offsets, on_leader=True),
             Operation("DELETE", f"{one}/offsets", self.reset_offsets, on_leader=True),
             Operation("GET", f"{one}/logs", self.logs),
+            Operation("POST", f"{one}/signals", self.signal),
         )
 
     # -- queries --------------------------------------------------------------------------------------
@@ -190,6 +191,10 @@ class ConnectorRoutes:
         except BadOffsets as problem:
             raise Refused(400, str(problem)) from None
         return answer(await self.worker.herder.alter_offsets(connector_of(request), offsets))
+
+    async def signal(self, request: Request) -> Response:
+        """Not in Connect: a signal for a connector of a database's changes."""
+        return answer(await self.worker.herder.signal(connector_of(request), await json_body(request)), 202)
 
     async def reset_offsets(self, request: Request) -> Response:
         return answer(await self.worker.herder.reset_offsets(connector_of(request)))

@@ -6,8 +6,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
+from ottla.config.errors import ConfigError, UserError
+from ottla.connect.cdc.core.signals import BadSignal
+from ottla.connect.cdc.signalling.sending import NotTaken, send_signal
 from ottla.connect.core import decisions
 from ottla.connect.core.config_image import ConfigImage
 from ottla.connect.core.config_records import LoggerLevel, Properties, RestartRequest
@@ -16,6 +19,8 @@ from ottla.connect.core.errors import Refused, not_found
 from ottla.connect.core.ids import CONNECTOR, State, TargetState, TaskId
 from ottla.connect.core.planning import is_planned_from
 from ottla.connect.core.status_image import Status, StatusImage, TopicStatus
+from ottla.connect.host.figures import connectors_figures
+from ottla.connect.host.messages import Role, Run, Start
 from ottla.connect.offsets.connector_offsets import (
     BadOffsets,
     ConnectorOffset,
@@ -70,9 +75,16 @@ class Offsets:
     checkpoint: ConnectorOffsets
 
 
+class TaskFigures(NamedTuple):
+    """What a task of this worker has told last: its counters, and those of its source partitions by name."""
+
+    own: Mapping[str, float]
+    of_partitions: Mapping[str, Mapping[str, float]]
+
+
 @dataclass(frozen=True, slots=True)
 class HerderParts:
-    """What a herder stands on."""
+    """What a herder stands on. figures: of a task; empty ones where it does not run on this worker."""
 
     configs: ConfigStore
     statuses: StatusStore
@@ -84,6 +96,7 @@ class HerderParts:
     fence: Callable[[str], Awaitable[None]]
     loggers: Loggers
     logs: ConnectorLogs
+    figures: Callable[[TaskId], TaskFigures]
 
 
 class Herder:
@@ -136,7 +149,15 @@ class Herder:
         found = self.statuses.status(id)
         if found is None:
             raise Refused(404, f"No status found for task {id}")
-        return {"id": task, **_told(found, self._state(id, found))}
+        return {"id": task, **_told(found, self._state(id, found)), **self._figures(id)}
+
+    def _figures(self, id: TaskId) -> dict[str, Any]:
+        """What a task's connector tells of the other system, where the task runs on this worker."""
+        told = self._parts.figures(id)
+        if told.of_partitions:
+            return {"figures": {**told.own, "partitions": told.of_partitions}}
+        found = connectors_figures(told.own)
+        return {"figures": found} if found else {}
 
     def tasks(self, connector: str) -> list[dict[str, Any]]:
         """The tasks of a connector with their configurations."""
@@ -194,7 +215,7 @@ class Herder:
         tasks = [each for each in self.statuses.tasks(connector) if config is None or each[0] < count]
 
         def told(id: TaskId, status: Status) -> dict[str, Any]:
-            return _told(status, state_of(id, self._state(id, status)))
+            return {**_told(status, state_of(id, self._state(id, status))), **self._figures(id)}
 
         return {
             "name": connector,
@@ -404,6 +425,26 @@ class Herder:
         if plugin is not None and plugin.engine is Engine.SPARK:
             kept = offsets.checkpoint
         return kept, self._parts.owner(connector, config)
+
+    # -- signals --------------------------------------------------------------------------------------
+
+    async def signal(self, connector: str, body: Any) -> dict[str, Any]:
+        """Give a connector of a database's changes a signal, by its topic. Not in Connect."""
+        config = await self._parts.resolved(self._config(connector))
+        plugin = self._parts.catalog.find(config.get("connector.class", ""), Kind.SOURCE)
+        if plugin is None or plugin.engine is not Engine.PYTHON:
+            raise Refused(409, f"Connector {connector} takes no signals")
+        owner = self._parts.owner(connector, config)
+        start = Start(Run(owner.name, 0, 0), Role.SOURCE_TASK, owner.config, owner.worker)
+        try:
+            sent = await asyncio.to_thread(send_signal, plugin, start, body)
+        except BadSignal as problem:
+            raise Refused(400, f"The signal makes no sense: {problem}") from None
+        except (NotTaken, ConfigError) as problem:
+            raise Refused(409, f"Connector {connector}: {problem}") from None
+        except UserError as problem:
+            raise Refused(500, str(problem)) from None
+        return {"id": sent.id, "topic": sent.topic, "partition": 0, "offset": sent.offset}
 
     # -- loggers --------------------------------------------------------------------------------------
 

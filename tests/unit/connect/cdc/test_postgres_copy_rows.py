@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from ottla.connect.cdc.postgres.snapshot import cells_of
+from ottla.connect.cdc.postgres.copying.reading import copied_row
 
 _ESCAPES = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\"}
 _PARTS = ("", "a", "N", "\\", "\\N", "\n", "\t", "\b\f\r\v", "日本", "🙂", '"', "\\\\.", "\x01")
@@ -24,4 +24,4 @@ def test_every_value_comes_back() -> None:
             for _ in range(chance.randrange(1, 6))
         ]
         row = as_the_server_writes(cells)
-        assert cells_of(row) == tuple(cells)
+        assert copied_row(row) == tuple(cells)

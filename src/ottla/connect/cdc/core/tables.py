@@ -17,12 +17,13 @@ from ottla.connect.cdc.core.column_form import (
     bound_to,
     with_schema,
 )
+from ottla.connect.cdc.core.column_rules import MappedColumn
 from ottla.connect.cdc.core.envelope import Operation, envelope_schema
 from ottla.connect.cdc.core.names import Names
 from ottla.connect.data.building import struct_schema
 from ottla.connect.data.schema import Schema, Struct
 
-Convert = Callable[[str], Any]
+Convert = Callable[[Any], Any]
 _log = logging.getLogger(__name__)
 
 
@@ -44,13 +45,20 @@ class CapturedColumn:
     default: Any = None
     in_value: bool = True
     """False where a column filter leaves it out; it may be in the key even so."""
+    mapped: MappedColumn | None = None
+    """What a rule makes of the column in values; keys have its own form."""
+    field: str | None = None
+    """The field's name, where it is not the column's."""
+    doc: str | None = None
+    """Of its schema, in place of the form's."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """A column's place in rows, and what makes a value of its field."""
+    """A column's place in rows, and what makes a value of its field. name: of the field."""
 
     index: int
+    column: str
     name: str
     schema: Schema
     convert: Convert
@@ -124,7 +132,6 @@ class TableShape:
             elif cell is NOT_SENT:
                 values[slot.name] = self._unavailable(slot)
             else:
-                assert isinstance(cell, str)
                 try:
                     values[slot.name] = slot.convert(cell)
                 except (ValueError, ArithmeticError) as problem:
@@ -166,7 +173,11 @@ def table_shape(
         if (slot := _slot(index, column)) is not None
     }
     key_slots = tuple(slots[name] for name in key if name in slots)
-    row_slots = tuple(slots[each.name] for each in columns if each.in_value and each.name in slots)
+    row_slots = tuple(
+        slots[each.name] if each.mapped is None else _mapped_slot(index, each, each.mapped)
+        for index, each in enumerate(columns)
+        if each.in_value and each.name in slots
+    )
     row_schema = struct_schema(
         [(each.name, each.schema) for each in row_slots], optional=True, name=names.schema(topic, "Value")
     )
@@ -194,13 +205,21 @@ def _slot(index: int, column: CapturedColumn) -> _Slot | None:
     if form is None:
         return None
     optional = column.optional or form.schema.optional
-    schema = replace(form.schema, optional=optional, default=column.default)
+    doc = form.schema.doc if column.doc is None else column.doc
+    schema = replace(form.schema, optional=optional, default=column.default, doc=doc)
     fallback = form.fallback if column.default is None else column.default
     return _Slot(
         index,
         column.name,
+        column.field or column.name,
         schema,
         bound_to(schema, form.convert),
         None if column.optional else with_schema(schema, fallback),
         with_schema(schema, form.unavailable),
     )
+
+
+def _mapped_slot(index: int, column: CapturedColumn, mapped: MappedColumn) -> _Slot:
+    slot = _slot(index, replace(column, form=mapped.form))
+    assert slot is not None
+    return slot if mapped.null is None else replace(slot, null=mapped.null)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from psycopg.conninfo import make_conninfo
 
+from ottla.config.errors import ConfigError
 from ottla.config.setting import (
     HIGH,
     LOW,
@@ -25,9 +26,23 @@ from ottla.config.setting import (
 from ottla.config.settings import Settings
 from ottla.config.unsupported import harmless, merged, refusing
 from ottla.config.validators import Rule, at_least, between, not_empty
+from ottla.connect.cdc.core.column_rules import (
+    COLUMN_TYPES,
+    DATA_TYPES,
+    MASK,
+    TRUNCATE,
+    ColumnRules,
+    column_rules,
+)
 from ottla.connect.cdc.core.decimals import DecimalMode
 from ottla.connect.cdc.core.envelope import Operation
-from ottla.connect.cdc.core.filters import CaptureFilter, KeyColumns, NameFilter, one_at_most
+from ottla.connect.cdc.core.filters import (
+    CaptureFilter,
+    KeyColumns,
+    NameFilter,
+    one_at_most,
+    split_expressions,
+)
 from ottla.connect.cdc.core.names import Adjustment, Names
 from ottla.connect.cdc.core.tables import OnFailure
 from ottla.connect.cdc.core.temporal import TimePrecision
@@ -41,10 +56,12 @@ from ottla.connect.cdc.postgres.column_forms import (
     binary_value,
 )
 from ottla.connect.cdc.postgres.logical_messages import LogicalMessages, logical_messages
+from ottla.connect.cdc.postgres.reselect import RESELECT_CLASS
 from ottla.connect.cdc.postgres.shapes import Shaping
 from ottla.connect.cdc.postgres.slots import Autocreate
 from ottla.connect.cdc.postgres.source_block import CONNECTOR
 from ottla.connect.cdc.postgres.translation import EventOptions
+from ottla.connect.cdc.signalling import settings as signalling
 from ottla.connect.data.building import REQUIRED
 from ottla.connect.data.record import Header
 from ottla.connect.data.schema import Type
@@ -53,8 +70,9 @@ from ottla.connect.plugins.required import Required, require
 CONNECT_TIMEOUT_SECONDS: Final = 10
 _SESSION: Final = (
     "-c DateStyle=ISO -c IntervalStyle=postgres -c TimeZone=UTC -c extra_float_digits=3 -c bytea_output=hex"
+    " -c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
 )
-"""What the texts of values depend on, in every session that reads them."""
+"""What the texts of values depend on, in every session that reads them; a copy takes as long as it takes."""
 
 
 class SnapshotMode(enum.StrEnum):
@@ -66,6 +84,13 @@ class SnapshotMode(enum.StrEnum):
     NO_DATA = "no_data"
     NEVER = "never"
     WHEN_NEEDED = "when_needed"
+
+
+class LockingMode(enum.StrEnum):
+    """snapshot.locking.mode."""
+
+    NONE = "none"
+    SHARED = "shared"
 
 
 class SslMode(enum.StrEnum):
@@ -154,12 +179,52 @@ SNAPSHOT_MODE: Final = choice(SnapshotMode)(
     "When the tables are copied: first of all (initial), that alone (initial_only), at each start (always), "
     "where the stream can't go on (when_needed), or not at all (no_data, never).",
 )
+SNAPSHOT_THREADS: Final = integer(
+    "snapshot.max.threads",
+    1,
+    "How many tables, or ranges of keys of a large one, are copied at once; each has a connection.",
+    between(1, 64),
+)
+THREADS_MULTIPLIER: Final = integer(
+    "snapshot.max.threads.multiplier",
+    1,
+    "Of several threads: how many ranges of a table each has at least.",
+    at_least(1),
+    importance=LOW,
+)
+WHOLE_TABLES: Final = boolean(
+    "legacy.snapshot.max.threads", False, "Whether threads copy whole tables, and no ranges.", importance=LOW
+)
+RANGE_ROWS: Final = integer(
+    "ottla.snapshot.range.rows",
+    100_000,
+    "About how many rows the ranges of keys have, in which a large table is copied: one that was cut short "
+    "starts again. 0: tables are copied whole.",
+    at_least(0),
+)
 SCHEMA_INCLUDE: Final = string.optional("schema.include.list", "Schemas that are captured: expressions.")
 SCHEMA_EXCLUDE: Final = string.optional("schema.exclude.list", "Schemas that are not.")
 TABLE_INCLUDE: Final = string.optional("table.include.list", "Tables that are captured: schema.table.")
 TABLE_EXCLUDE: Final = string.optional("table.exclude.list", "Tables that are not.")
 COLUMN_INCLUDE: Final = string.optional("column.include.list", "Columns of records: schema.table.column.")
 COLUMN_EXCLUDE: Final = string.optional("column.exclude.list", "Columns that records leave out.")
+SNAPSHOT_INCLUDE: Final = string.optional(
+    "snapshot.include.collection.list",
+    "Tables whose rows are copied, of those that are captured: expressions for schema.table.",
+)
+SELECT_OVERRIDES: Final = string.optional(
+    "snapshot.select.statement.overrides",
+    "Tables (schema.table) whose rows a statement of its own selects: the setting of this name and .TABLE.",
+)
+LOCKING: Final = choice(LockingMode)(
+    "snapshot.locking.mode",
+    LockingMode.NONE,
+    "Whether tables are locked against changes of their columns while they are copied (shared).",
+)
+PROPAGATED_COLUMNS: Final = string.optional(
+    COLUMN_TYPES, "Columns whose schemas say the name, type and length of the column: schema.table.column."
+)
+PROPAGATED_TYPES: Final = string.optional(DATA_TYPES, "As for columns, by schema.table.type.")
 KEY_COLUMNS: Final = string.optional(
     "message.key.columns", "Keys in place of primary ones: schema.table:column,column;…"
 )
@@ -194,12 +259,22 @@ ON_FAILURE: Final = choice(OnFailure)(
     OnFailure.WARN,
     "What a value without a form does: fail, or null with or without a warning.",
 )
+POST_PROCESSORS: Final = string.optional(
+    "post.processors",
+    "Names of processors of records, each with NAME.type and settings behind NAME: "
+    f"{RESELECT_CLASS} reads values again that the stream leaves out.",
+)
 TOMBSTONES: Final = boolean("tombstones.on.delete", True, "Whether a tombstone comes after a delete.")
 SKIPPED: Final = string(
     "skipped.operations",
     "t",
     "Operations without records: c, u, d, t (truncate); none.",
     Rule("operations", _operations_problem),
+)
+SKIP_UNCHANGED: Final = boolean(
+    "skip.messages.without.change",
+    False,
+    "Whether updates that change no column of the records have none; for tables with REPLICA IDENTITY FULL.",
 )
 TRANSACTIONS: Final = boolean(
     "provide.transaction.metadata",
@@ -224,6 +299,9 @@ DELIMITER: Final = string(
 ADJUSTMENT: Final = choice(Adjustment)(
     "schema.name.adjustment.mode", Adjustment.NONE, "How schemas' names are made fit for Avro."
 )
+FIELD_ADJUSTMENT: Final = choice(Adjustment)(
+    "field.name.adjustment.mode", Adjustment.NONE, "How fields' names are made fit for Avro."
+)
 EXTENDED_HEADERS: Final = boolean(
     "extended.headers.enabled", True, "Whether changes have headers that name the connector and its run."
 )
@@ -234,7 +312,8 @@ RETRY_DELAY_MS: Final = long(
 
 TABLE: Final = Table(
     "PostgresConnector",
-    by_name(globals().values()),
+    {**by_name(globals().values()), **by_name(vars(signalling).values())},
+    prefixes=(*signalling.PREFIXES, MASK, TRUNCATE, f"{SELECT_OVERRIDES.name}."),
     unsupported=merged(
         [
             harmless(
@@ -245,8 +324,6 @@ TABLE: Final = Table(
                 "slot.max.retries",
                 "snapshot.fetch.size",
                 "query.fetch.size",
-                "snapshot.max.threads",
-                "snapshot.locking.mode",
                 "snapshot.isolation.mode",
                 "database.tcpKeepAlive",
                 "retriable.restart.connector.wait.ms",
@@ -254,20 +331,20 @@ TABLE: Final = Table(
                 "lsn.flush.timeout.ms",
                 "lsn.flush.timeout.action",
                 "xmin.fetch.interval.ms",
+                "incremental.snapshot.allow.schema.changes",
+                "signal.emit.failure.max.retries",
+                "signal.emit.failure.backoff.ms",
+            ),
+            refusing(
+                "custom converters are classes of Java's, which are not run here: change values by a "
+                "transform (transforms), or by column.mask.* and *.handling.mode",
+                "converters",
             ),
             refusing(
                 "ottla does not have this yet",
-                "converters",
-                "post.processors",
-                "snapshot.select.statement.overrides",
-                "snapshot.include.collection.list",
-                "signal.data.collection",
-                "column.propagate.source.type",
-                "datatype.propagate.source.type",
                 "replica.identity.autoset.values",
                 "topic.heartbeat.name",
             ),
-            refusing("values would leave the database as they are", "column.mask.", "column.truncate."),
             refusing(
                 "values of such settings are not carried out",
                 "slot.stream.params",
@@ -276,6 +353,16 @@ TABLE: Final = Table(
         ]
     ),
 )
+
+
+def range_rows(settings: Settings, table_rows: int) -> int:
+    """About how many rows the ranges of a table have in which it is copied; 0: it is copied whole."""
+    threads, most = settings[SNAPSHOT_THREADS], settings[RANGE_ROWS]
+    if settings[WHOLE_TABLES] or most == 0:
+        return 0
+    if threads == 1:
+        return most
+    return max(min(most, table_rows // (threads * settings[THREADS_MULTIPLIER])), 1)
 
 
 def conninfo(settings: Settings) -> str:
@@ -307,6 +394,8 @@ def capture_filter(settings: Settings) -> CaptureFilter:
         _name_filter(settings, TABLE_INCLUDE, TABLE_EXCLUDE),
         _name_filter(settings, COLUMN_INCLUDE, COLUMN_EXCLUDE),
         SYSTEM_SCHEMAS,
+        _listed(settings, SNAPSHOT_INCLUDE),
+        settings[signalling.COLLECTION],
     )
 
 
@@ -320,6 +409,37 @@ def _name_filter(
         return NameFilter.of(settings[include], settings[exclude])
     except ValueError as wrong:
         raise settings.refusal(include.name if settings[include] else exclude.name, str(wrong)) from None
+
+
+def _listed(settings: Settings, include: Setting[str | None]) -> NameFilter:
+    try:
+        return NameFilter.of(settings[include], None)
+    except ValueError as wrong:
+        raise settings.refusal(include.name, str(wrong)) from None
+
+
+def _rules(settings: Settings) -> ColumnRules:
+    try:
+        return column_rules(
+            settings.with_prefix(MASK),
+            settings.with_prefix(TRUNCATE),
+            settings[PROPAGATED_COLUMNS],
+            settings[PROPAGATED_TYPES],
+        )
+    except ValueError as wrong:
+        raise ConfigError(str(wrong)) from None
+
+
+def overrides(settings: Settings) -> Mapping[str, str]:
+    """The statements that select the rows of tables to copy, by schema.table. Raises ConfigError."""
+    found = {}
+    for name in split_expressions(settings[SELECT_OVERRIDES] or ""):
+        setting = f"{SELECT_OVERRIDES.name}.{name}"
+        statement = settings.with_prefix(f"{SELECT_OVERRIDES.name}.").get(name)
+        if statement is None or not statement.strip():
+            raise ConfigError(f"{SELECT_OVERRIDES.name}: {setting} is missing, the statement for {name}")
+        found[name] = statement.strip().rstrip(";")
+    return found
 
 
 def shaping(settings: Settings) -> Shaping:
@@ -338,7 +458,15 @@ def shaping(settings: Settings) -> Shaping:
         settings[UNKNOWN_TYPES],
         settings[MONEY_DIGITS],
     )
-    return Shaping(names(settings), options, capture_filter(settings), keys, settings[ON_FAILURE])
+    return Shaping(
+        names(settings),
+        options,
+        capture_filter(settings),
+        keys,
+        settings[ON_FAILURE],
+        _rules(settings),
+        settings[FIELD_ADJUSTMENT],
+    )
 
 
 def names(settings: Settings) -> Names:
@@ -362,6 +490,7 @@ def event_options(settings: Settings) -> EventOptions:
         settings[TRANSACTIONS],
         _messages(settings),
         _context(settings) if settings[EXTENDED_HEADERS] else (),
+        settings[SKIP_UNCHANGED],
     )
 
 

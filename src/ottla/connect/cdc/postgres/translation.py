@@ -63,6 +63,8 @@ class EventOptions:
     messages: LogicalMessages | None = None
     context: tuple[Header, ...] = ()
     """Headers of every change."""
+    skips_unchanged: bool = False
+    """Whether updates that change nothing of what records hold have no records."""
 
 
 @dataclass(slots=True)
@@ -77,7 +79,11 @@ class _Transaction:
 
 
 class Translator:
-    """Turns messages into records. shape_of: asked for each relation; None: not captured."""
+    """Turns messages into records.
+
+    shape_of: asked for each relation; None: not captured. complete: given a relation's number and a new row,
+    it may find values that were not sent.
+    """
 
     def __init__(
         self,
@@ -85,10 +91,12 @@ class Translator:
         partition: SourcePartition,
         position: Position,
         shape_of: Callable[[Relation], TableShape | None],
+        complete: Callable[[int, Row], Row] | None = None,
     ) -> None:
         self._options = options
         self._partition = partition
         self._shape_of = shape_of
+        self._complete = complete
         self._shapes: dict[int, TableShape | None] = {}
         self._transaction: _Transaction | None = None
         self._held: list[Record] = []
@@ -131,6 +139,11 @@ class Translator:
             case TypeName():
                 pass
         return ()
+
+    def reach(self, lsn: int) -> None:
+        """All that was committed before a place is here; to be called between two transactions."""
+        if self.is_between and lsn > self._position.commit:
+            self._position = self._told = self._position.at(lsn)
 
     def forget(self, oid: int) -> None:
         """Ask for a table's shape again when it is next told."""
@@ -222,11 +235,15 @@ class Translator:
             return ()
         if operation in self._options.skipped:
             return ()
+        if self._options.skips_unchanged and _is_unchanged(shape, old, new):
+            return ()
         moment = self._moment(transaction, lsn)
         changes = _Changes(self._options, shape, moment, now_ns, transaction, self._options.transactions)
         if not wanted:
             changes.count(old, new)
             return ()
+        if new is not None and self._complete is not None:
+            new = self._complete(relation, _completed(new, old))
         return self._hold(transaction, changes.records(old, new, operation))
 
     def _known(self, relation: int) -> TableShape | None:
@@ -388,6 +405,13 @@ class _Changes:
             return None
         id = f"{self._transaction.begin.xid}:{self._moment.lsn}"
         return self._transaction.counts.event(id, self._shape.id)
+
+
+def _is_unchanged(shape: TableShape, old: Row | None, new: Row | None) -> bool:
+    """Whether an update changes nothing of what records hold, as far as the old row is told."""
+    if old is None or new is None:
+        return False
+    return all(new[slot.index] in (old[slot.index], NOT_SENT) for slot in shape.row_slots)
 
 
 def _completed(new: Row, old: Row | None) -> Row:

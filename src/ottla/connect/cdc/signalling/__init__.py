@@ -1,0 +1,1 @@
+"""Signals from outside, and incremental snapshots carried out: what the databases' connectors share."""
