@@ -141,13 +141,14 @@ async def bench_produce(
     output = session.output
     total, window = Latencies(), Latencies()
     sizes = {"total": 0, "window": 0}
-    born: dict[int, float] = {}
+    under_way: dict[int, tuple[float, int]] = {}
+    """By the batch's identity: when it was given to the writer, and the bytes of its values."""
 
     def written(batch: Batch) -> None:
-        latency_ms = (time.perf_counter() - born.pop(id(batch))) * 1_000
+        began, size = under_way.pop(id(batch))
+        latency_ms = (time.perf_counter() - began) * 1_000
         for latencies in (total, window):
             latencies.add(latency_ms, batch.count)
-        size = sum(map(len, batch.values or ()))  # type: ignore[arg-type]
         sizes["total"] += size
         sizes["window"] += size
 
@@ -170,7 +171,8 @@ async def bench_produce(
             for batch in column_batches(
                 place, None, values, range(given, given + count), now_ms, batch_bytes
             ):
-                born[id(batch)] = time.perf_counter()
+                size = sum(len(value or b"") for value in batch.values or ())
+                under_way[id(batch)] = (time.perf_counter(), size)
                 await writer.add(batch)
             partitioner.move_on()
             given += count
