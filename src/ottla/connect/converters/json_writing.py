@@ -14,7 +14,7 @@ import orjson
 from ottla.connect.data.checking import BITS, java_class
 from ottla.connect.data.java_text import decimal_text, shortest_float32, value_text
 from ottla.connect.data.json_text import write_json
-from ottla.connect.data.logical import decimal_bytes, moment_number
+from ottla.connect.data.logical import bytes_of_int, moment_number, unscaled_reader
 from ottla.connect.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, DataError, Moment, Schema, Struct, Type
 
 Write = Callable[[Any], Any]
@@ -22,6 +22,7 @@ Write = Callable[[Any], Any]
 _STRICT: Final = (
     orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
+_SCALARS: Final[dict[Type, type]] = {Type.BOOLEAN: bool, Type.STRING: str}
 _TYPE_NAMES: Final = {Type.FLOAT32: "float", Type.FLOAT64: "double"}
 
 
@@ -107,13 +108,28 @@ class JsonWriting:
         writers = [(each.name, self.writer(each.schema)) for each in schema.fields]
         if schema.name is not None and schema.name == self.one_of:
             return lambda value: _one_of(dict(writers), _checked(value, Struct, schema))
+        # Most fields are what they are written as: a look at their type takes a third of two calls' time.
+        fields = [
+            (each.name, _written_as_it_is(each.schema), writer)
+            for each, (_, writer) in zip(schema.fields, writers, strict=True)
+        ]
+        last: Any = schema  # which is no value
+        told_last: dict[str, Any] = {}
 
         def write(value: Any) -> Any:
+            nonlocal last, told_last
+            if value is last:  # a block that many records have in common
+                return told_last
             struct = _checked(value, Struct, schema)
             if struct.schema is not schema and struct.schema != schema:
                 raise DataError("Mismatching schema.")
             get = struct.values.get
-            return {name: writer(get(name)) for name, writer in writers}
+            told = {}
+            for name, plain, writer in fields:
+                found = get(name)
+                told[name] = found if type(found) is plain else writer(found)
+            last, told_last = value, told
+            return told
 
         return write
 
@@ -134,7 +150,7 @@ class JsonWriting:
         ]
 
     def _decimal(self, schema: Schema) -> Write:
-        numeric = self.numeric_decimals
+        numeric, number_of = self.numeric_decimals, unscaled_reader(schema)
 
         def write(value: Any) -> Any:
             if not isinstance(value, decimal.Decimal):
@@ -143,7 +159,7 @@ class JsonWriting:
                 )
             if numeric:
                 return orjson.Fragment(decimal_text(value))
-            return base64.b64encode(decimal_bytes(schema, value)).decode()
+            return base64.b64encode(bytes_of_int(number_of(value))).decode()
 
         return write
 
@@ -166,8 +182,15 @@ def _checked(value: Any, wanted: type, schema: Schema) -> Any:
     raise DataError(f"Invalid type for {schema.type.name}: class {java_class(value)}")
 
 
+def _written_as_it_is(schema: Schema) -> type | None:
+    """The type of values that are their own JSON; None where they have to be made."""
+    if schema.name in (DECIMAL, DATE, TIME, TIMESTAMP):
+        return None
+    return int if schema.type in BITS else _SCALARS.get(schema.type)
+
+
 def _scalar(schema: Schema) -> Write:
-    wanted = int if schema.type in BITS else {Type.BOOLEAN: bool, Type.STRING: str}[schema.type]
+    wanted = int if schema.type in BITS else _SCALARS[schema.type]
     name = schema.type.name
 
     def write(value: Any) -> Any:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import decimal
+from collections.abc import Callable
 from typing import Final
 
 from ottla.connect.data.java_text import wrapped
 from ottla.connect.data.schema import DATE, DECIMAL, SCALE, TIME, DataError, Moment, Schema, Type
 
 DAY_MS: Final = 86_400_000
+_EXACT: Final = decimal.Context(
+    prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[decimal.InvalidOperation]
+)
 
 
 def decimal_scale(schema: Schema) -> int:
@@ -32,9 +36,7 @@ def scale_of(value: decimal.Decimal) -> int:
 
 def unscaled(value: decimal.Decimal) -> int:
     """The whole number of a decimal's digits."""
-    sign, digits, _ = value.as_tuple()
-    number = int("".join(map(str, digits)) or "0")
-    return -number if sign else number
+    return int(value.scaleb(scale_of(value), _EXACT))
 
 
 def from_unscaled(number: int, scale: int) -> decimal.Decimal:
@@ -48,15 +50,26 @@ def bytes_of_int(number: int) -> bytes:
     return number.to_bytes(length, "big", signed=True)
 
 
+def unscaled_reader(schema: Schema) -> Callable[[decimal.Decimal], int]:
+    """What makes whole numbers of the decimals of a schema; raises DataError where the scale is another."""
+    text = schema.parameters.get(SCALE)
+
+    def read(value: decimal.Decimal) -> int:
+        wanted, found = decimal_scale(schema) if scale is None else scale, scale_of(value)
+        if wanted != found:
+            raise DataError(
+                "Decimal value has mismatching scale for given Decimal schema. "
+                f"Schema has scale {wanted}, value has scale {found}."
+            )
+        return int(value.scaleb(found, _EXACT))
+
+    scale = int(text) if text is not None and text.removeprefix("-").isdecimal() else None
+    return read
+
+
 def decimal_bytes(schema: Schema, value: decimal.Decimal) -> bytes:
     """A decimal's bytes. Raises DataError where its scale is not the schema's."""
-    wanted, found = decimal_scale(schema), scale_of(value)
-    if wanted != found:
-        raise DataError(
-            "Decimal value has mismatching scale for given Decimal schema. "
-            f"Schema has scale {wanted}, value has scale {found}."
-        )
-    return bytes_of_int(unscaled(value))
+    return bytes_of_int(unscaled_reader(schema)(value))
 
 
 def decimal_of_bytes(schema: Schema, data: bytes) -> decimal.Decimal:

@@ -45,6 +45,7 @@ class Conversion:
         self._header: Final = choose_converter(catalog, "header.converter", config, worker)
         chain = TransformChain.of(config, catalog)
         self._transforms: Final = chain if chain else None
+        self._known_headers: tuple[Sequence[Header], list[tuple[str, Any]]] = ((), [])
 
     # -- sources --------------------------------------------------------------------------------------
 
@@ -62,10 +63,7 @@ class Conversion:
         stage, owner = Stage.HEADER_CONVERTER, self._header.class_name
         try:
             topic = record.topic
-            headers: list[tuple[str, Any]] = []
-            if record.headers:
-                convert = self._header.converter.from_connect
-                headers = [(each.name, convert(topic, each.schema, each.value)) for each in record.headers]
+            headers = self._headers_of(topic, record.headers) if record.headers else None
             stage, owner = Stage.KEY_CONVERTER, self.key.class_name
             key = self.key.converter.from_connect(topic, record.key_schema, record.key)
             stage, owner = Stage.VALUE_CONVERTER, self.value.class_name
@@ -73,7 +71,17 @@ class Conversion:
         except Exception as problem:
             raise StageError(stage, owner) from problem
         partition = ANY_PARTITION if record.partition is None else record.partition
-        return Outgoing(topic, value, key, partition, record.timestamp_ms or NOW, headers or None)
+        return Outgoing(topic, value, key, partition, record.timestamp_ms or NOW, headers)
+
+    def _headers_of(self, topic: str, headers: Sequence[Header]) -> list[tuple[str, Any]]:
+        known, found = self._known_headers
+        if headers is known:  # those that a connector gives to each of its records
+            return found
+        convert = self._header.converter.from_connect
+        made = [(each.name, convert(topic, each.schema, each.value)) for each in headers]
+        if self._header.class_name == DEFAULT_HEADER_CONVERTER:  # which does not look at the topic
+            self._known_headers = headers, made
+        return made
 
     def column_encoder(self, chosen: ChosenConverter, schema: Schema | None) -> Encode | None:
         """What converts a whole column of a schema at once, if no transform needs its records."""

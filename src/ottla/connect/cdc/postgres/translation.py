@@ -387,7 +387,7 @@ class _Changes:
         after: Struct | None,
         headers: tuple[Header, ...] = (),
     ) -> Record:
-        shape = self._shape
+        shape, context = self._shape, self._options.context
         source = source_block(
             self._options.names.prefix,
             self._options.database,
@@ -397,8 +397,8 @@ class _Changes:
         )
         value = shape.event(operation, before, after, source, self._now_ns, self._block())
         key_schema = None if key is None else shape.key_schema
-        context = self._options.context
-        return Record(shape.topic, None, key, key_schema, value, shape.envelope, None, (*headers, *context))
+        all_headers = (*headers, *context) if headers else context
+        return Record(shape.topic, None, key, key_schema, value, shape.envelope, None, all_headers)
 
     def _block(self) -> Any:
         if not self._told:
