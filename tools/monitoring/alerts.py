@@ -323,4 +323,25 @@ ALERTS: Final[tuple[Alert, ...]] = (
         "The query could not read or write these records, and kept them aside.",
         "Read the topic of dead letters: their headers tell the reason.",
     ),
+    Alert(
+        "OttlaReplicationSlotInDanger",
+        "services",
+        Severity.CRITICAL,
+        "ottla_connect_slot_wal_status >= 2",
+        "0m",
+        "The replication slot of {{ $labels.connector }} is about to be lost, or is",
+        "The database keeps no more than max_slot_wal_keep_size: changes that are not in Kafka get lost.",
+        "Raise max_slot_wal_keep_size and see why the connector is behind. Once the slot is lost, "
+        "snapshot.mode=when_needed copies the tables again.",
+    ),
+    Alert(
+        "OttlaReplicationSlotBehind",
+        "services",
+        Severity.WARNING,
+        "ottla_connect_slot_wal_status == 1",
+        "15m",
+        "The database keeps more log for {{ $labels.connector }} than max_wal_size",
+        "A connector that is too slow, or a transaction that stays open, fills the database's disk.",
+        "Where ottla_connect_slot_lag_bytes grows, the connector is behind; else a transaction is open.",
+    ),
 )

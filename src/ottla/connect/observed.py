@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from ottla.connect.core.ids import CONNECTOR
 from ottla.connect.core.runs import Phase
+from ottla.connect.host.figures import connectors_figures
 from ottla.connect.worker.distributed import DistributedWorker
 from ottla.connect.worker.standalone import StandaloneWorker
 from ottla.metrics.exposition import Family, by_label, single
@@ -30,6 +31,14 @@ STATES = {
     Phase.DONE: "done",
 }
 
+SLOT_FIGURES = {
+    "slot-lag-bytes": table.SLOT_LAG,
+    "slot-retained-bytes": table.SLOT_RETAINED,
+    "slot-safe-bytes": table.SLOT_SAFE,
+    "slot-wal-status": table.SLOT_WAL_STATUS,
+}
+"""What the sources of databases' changes tell of their slots."""
+
 
 def connect_families(figures: RequestFigures, worker: AnyWorker | None) -> Iterator[Family]:
     """All metrics of a worker."""
@@ -44,7 +53,7 @@ def connect_families(figures: RequestFigures, worker: AnyWorker | None) -> Itera
     yield single(table.CONNECTORS_CONFIGURED, len(worker.parts.herder.image.connectors))
     yield single(table.HOSTS, len(worker.parts.hosts.running))
     yield single(table.HOST_STARTS, worker.parts.hosts.starts)
-    figures_of = worker.parts.supervisor.figures
+    figures_of = dict(worker.parts.supervisor.figures)
     yield Family(
         table.TASK_FIGURES,
         [
@@ -53,6 +62,11 @@ def connect_families(figures: RequestFigures, worker: AnyWorker | None) -> Itera
             for name, value in found.items()
         ],
     )
+    for name, metric in SLOT_FIGURES.items():
+        found = ((id, connectors_figures(each).get(name)) for id, each in figures_of.items())
+        yield Family(
+            metric, [((id.connector, str(id.task)), value) for id, value in found if value is not None]
+        )
     if isinstance(worker, DistributedWorker):
         yield from group_families(worker.leadership, worker.member)
         yield from state_families(worker.states)

@@ -50,7 +50,7 @@ def postgresql(programs: Path, *settings: str) -> Iterator[str]:
         server = start([*command, "-F", *given], directory, log, {"LC_ALL": "C.UTF-8"})
         url = f"postgresql://ottla@127.0.0.1:{port}/postgres"
         try:
-            _wait_until_answering(url, server, directory / "postgres.log")
+            wait_until_answering(url, server, directory / "postgres.log")
             yield url
         finally:
             server.send_signal(signal.SIGINT)  # the fast shutdown
@@ -61,7 +61,8 @@ def postgresql(programs: Path, *settings: str) -> Iterator[str]:
                 server.wait()
 
 
-def _wait_until_answering(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+def wait_until_answering(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a server takes connections. Raises ServerError with its log."""
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
     while True:
         try:

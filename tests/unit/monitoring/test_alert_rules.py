@@ -104,6 +104,8 @@ CASES = {
     "OttlaReplicatedStateBehind": gauge("ottla_replicated_lag", 2_000, 3, ',topic="_schemas"'),
     "OttlaQueryFailed": rates("ottla_query_failures_total", 1, 0, ',query="q"'),
     "OttlaQueryStopped": gauge("ottla_query_running", 0, 1, ',query="q"'),
+    "OttlaReplicationSlotInDanger": gauge("ottla_connect_slot_wal_status", 2, 1, ',connector="c",task="0"'),
+    "OttlaReplicationSlotBehind": gauge("ottla_connect_slot_wal_status", 1, 0, ',connector="c",task="0"'),
     "OttlaDeadLetters": rates("ottla_query_dead_letters_total", 1, 0, ',query="q"'),
 }
 

@@ -57,6 +57,31 @@ class SourceRecord:
     source_offset: SourceOffset = field(default_factory=dict)
 
 
+class SourceProgress(Sequence[SourceRecord]):
+    """A batch without records: the source has got to an offset, with nothing for Kafka on the way.
+
+    The offset is stored like one behind records, and `committed` is told of it.
+    """
+
+    __slots__ = ("source_offset", "source_partition")
+
+    def __init__(self, source_partition: SourcePartition, source_offset: SourceOffset) -> None:
+        self.source_partition = source_partition
+        self.source_offset = source_offset
+
+    def __len__(self) -> int:
+        return 0
+
+    @overload
+    def __getitem__(self, index: int) -> SourceRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[SourceRecord]: ...
+    def __getitem__(self, index: int | slice) -> SourceRecord | list[SourceRecord]:
+        if isinstance(index, slice):
+            return []
+        raise IndexError(index)
+
+
 class SourceBatch(Sequence[SourceRecord]):
     """Records of one source partition for one topic, by columns: a fast source yields them.
 

@@ -10,6 +10,17 @@ from ottla.connect.host.messages import Figures, Run
 from ottla.connect.host.runner import Tell
 
 INTERVAL_SECONDS: Final = 5.0
+OF_CONNECTOR: Final = "connector."
+"""What the names of figures begin with that a connector tells of the other system."""
+
+
+def connectors_figures(figures: Mapping[str, float]) -> dict[str, float]:
+    """Those that the connector tells itself, by its own names."""
+    return {
+        name.removeprefix(OF_CONNECTOR): value
+        for name, value in figures.items()
+        if name.startswith(OF_CONNECTOR)
+    }
 
 
 class FigureTeller:

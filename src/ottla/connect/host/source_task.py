@@ -12,13 +12,20 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ottla.client.cluster import KafkaCluster
 from ottla.config.errors import ConfigError
-from ottla.connect.data.record import Record, SourceBatch, SourceOffset, SourcePartition, SourceRecord
+from ottla.connect.data.record import (
+    Record,
+    SourceBatch,
+    SourceOffset,
+    SourcePartition,
+    SourceProgress,
+    SourceRecord,
+)
 from ottla.connect.host.clients import admin_access, overrides_producer, producer, transactional_id
 from ottla.connect.host.control import Control
 from ottla.connect.host.conversion import Conversion, Encode
 from ottla.connect.host.deliveries import AtLeastOnce, Delivery, ExactlyOnce, Placed, Sending
 from ottla.connect.host.errors import SOURCE_TASK, ErrorHandler, Failure, Retries, Stage, Stopped, TaskFailed
-from ottla.connect.host.figures import FigureTeller
+from ottla.connect.host.figures import OF_CONNECTOR, FigureTeller
 from ottla.connect.host.messages import Paused, Running, Start, Topics
 from ottla.connect.host.offset_records import key_bytes, value_bytes
 from ottla.connect.host.offset_store import ensure_topic, offset_file, offset_of, offset_topics, read_offsets
@@ -37,7 +44,13 @@ from ottla.connect.host.settings import (
     worker_settings,
 )
 from ottla.connect.host.topic_creation import TopicCreation, creation_groups
-from ottla.connect.plugins.api import DefinesTransactions, RetriableError, SourceConnector, TransactionEnd
+from ottla.connect.plugins.api import (
+    DefinesTransactions,
+    RetriableError,
+    SourceConnector,
+    TellsFigures,
+    TransactionEnd,
+)
 from ottla.connect.plugins.definitions import BOUNDARY_INTERVAL
 
 IDLE_SECONDS: Final = 0.02
@@ -267,6 +280,8 @@ class SourceTask:
             self._readers.remove(reader)
             return True
         if not batch:
+            if isinstance(batch, SourceProgress):
+                self._reached(reader, batch.source_partition, batch.source_offset)
             return False
         self._send(reader, batch)
         return True
@@ -399,7 +414,18 @@ class SourceTask:
             "source-record-active-count": len(self._sending.producer),
             **self._errors.figures,
             **self._delivery.figures,
+            **self._own_figures(),
         }
+
+    def _own_figures(self) -> dict[str, float]:
+        connector = self._connector
+        if not isinstance(connector, TellsFigures):
+            return {}
+        try:
+            return {f"{OF_CONNECTOR}{name}": float(value) for name, value in connector.figures().items()}
+        except Exception:
+            _log.exception("the connector's figures can't be told")
+            return {}
 
     def _close(self) -> None:
         for reader in self._readers:

@@ -56,9 +56,9 @@ class SourceConnector(Protocol):
         """The records of a partition after an offset (None: from its start), in batches of some hundreds.
 
         A batch may be a SourceBatch, which is faster. An empty batch says that there is nothing now: the task
-        asks the iterator again a moment later. An iterator that ends has read all there will be. It is closed
-        (GeneratorExit) when the task stops. After a RetriableError the task calls `read` again, from the last
-        record that it was given.
+        asks the iterator again a moment later; a SourceProgress is an empty one that moves the offset. An
+        iterator that ends has read all there will be. It is closed (GeneratorExit) when the task stops. After
+        a RetriableError the task calls `read` again, from the last record that it was given.
         """
 
     def committed(self, partition: SourcePartition, offset: SourceOffset) -> None:
@@ -84,6 +84,14 @@ class DefinesTransactions(Protocol):
 
         ABORT drops the transaction's records, but keeps the offsets behind them: they don't come again.
         """
+
+
+@runtime_checkable
+class TellsFigures(Protocol):
+    """What a source connector has besides if it has figures of its own: they stand in the task's status."""
+
+    def figures(self) -> Mapping[str, float]:
+        """The figures now; asked every few seconds, between two batches. It answers within a moment."""
 
 
 class SinkConnector(Protocol):

@@ -91,6 +91,7 @@ def build(
         fence,
         loggers,
         logs,
+        lambda id: supervisor.figures.get(id, {}),
     )
     herder = Herder(
         parts, allows_topic_reset=settings[names.TOPIC_TRACKING_RESET], tracks_topics=tracks_topics

@@ -19,6 +19,7 @@ from ottla.connect.core.errors import Refused, not_found
 from ottla.connect.core.ids import CONNECTOR, State, TargetState, TaskId
 from ottla.connect.core.planning import is_planned_from
 from ottla.connect.core.status_image import Status, StatusImage, TopicStatus
+from ottla.connect.host.figures import connectors_figures
 from ottla.connect.host.messages import Role, Run, Start
 from ottla.connect.offsets.connector_offsets import (
     BadOffsets,
@@ -88,6 +89,8 @@ class HerderParts:
     fence: Callable[[str], Awaitable[None]]
     loggers: Loggers
     logs: ConnectorLogs
+    figures: Callable[[TaskId], Mapping[str, float]]
+    """Those that a task of this worker has told last."""
 
 
 class Herder:
@@ -140,7 +143,12 @@ class Herder:
         found = self.statuses.status(id)
         if found is None:
             raise Refused(404, f"No status found for task {id}")
-        return {"id": task, **_told(found, self._state(id, found))}
+        return {"id": task, **_told(found, self._state(id, found)), **self._figures(id)}
+
+    def _figures(self, id: TaskId) -> dict[str, Any]:
+        """What a task's connector tells of the other system, where the task runs on this worker."""
+        found = connectors_figures(self._parts.figures(id))
+        return {"figures": found} if found else {}
 
     def tasks(self, connector: str) -> list[dict[str, Any]]:
         """The tasks of a connector with their configurations."""
@@ -198,7 +206,7 @@ class Herder:
         tasks = [each for each in self.statuses.tasks(connector) if config is None or each[0] < count]
 
         def told(id: TaskId, status: Status) -> dict[str, Any]:
-            return _told(status, state_of(id, self._state(id, status)))
+            return {**_told(status, state_of(id, self._state(id, status))), **self._figures(id)}
 
         return {
             "name": connector,

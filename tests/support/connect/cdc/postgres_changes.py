@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from ottla.connect.cdc.postgres.connector import PostgresConnector
-from ottla.connect.data.record import SourceOffset, SourceRecord
+from ottla.connect.data.record import SourceOffset, SourceProgress, SourceRecord
 from ottla.connect.plugins.configuring import configured
 
 PREFIX = "srv"
@@ -45,6 +45,8 @@ class Reading:
         batch = next(self._batches)
         if batch:
             self.offset = batch[-1].source_offset
+        elif isinstance(batch, SourceProgress):
+            self.offset = batch.source_offset
         return batch
 
     def some(self, timeout_s: float = 20.0) -> Sequence[SourceRecord]:

@@ -14,6 +14,7 @@ from ottla.connect.cdc.core.envelope import Operation
 from ottla.connect.cdc.core.names import Names
 from ottla.connect.cdc.core.tables import TableShape
 from ottla.connect.cdc.postgres.catalog import CatalogColumn, CatalogTable
+from ottla.connect.cdc.postgres.copying.ranges import Ranges
 from ottla.connect.cdc.postgres.pgoutput import (
     Begin,
     Commit,
@@ -28,7 +29,7 @@ from ottla.connect.cdc.postgres.pgoutput import (
     TruncateOption,
     Update,
 )
-from ottla.connect.cdc.postgres.position import BadOffset, Position, SnapshotState, position_of
+from ottla.connect.cdc.postgres.position import BadOffset, Copying, History, Position, position_of
 from ottla.connect.cdc.postgres.shapes import Shaping
 from ottla.connect.cdc.postgres.translation import EventOptions, StreamError, Translator
 from ottla.connect.cdc.postgres.types import PostgresType, TypeKind, TypeRegistry
@@ -164,7 +165,9 @@ def test_the_stream_stands_behind_the_last_commit(seed: int) -> None:
 
 
 def test_places_of_a_stream_before_all_tables_are_copied_say_so() -> None:
-    position = Position(100).begins("public.a").ends("public.a").begins("public.b")
+    halves = Ranges(("id",), (("5",),))
+    copying = Copying().begins("public.a", Ranges()).finishes("public.a", 0).begins("public.b", halves)
+    position = Position(100).with_copying(copying.finishes("public.b", 1))
     changes = [Begin(200, 0, 1), Insert(1, ("1", "x")), Commit(200, 250, 0)]
     (found,) = run(translator(position), changes)
     told = {
@@ -172,10 +175,11 @@ def test_places_of_a_stream_before_all_tables_are_copied_say_so() -> None:
         "previous": 250,
         "snapshot": "copying",
         "copied": '["public.a"]',
-        "table": "public.b",
+        "begun": '{"public.b":{"key":["id"],"bounds":[["5"]],"done":[1]}}',
     }
     assert found.source_offset == told
-    assert position.ends("public.b").done() == Position(100)
+    assert position.copying is not None
+    assert position.copying.finishes("public.b", 0) == Copying(frozenset({"public.a", "public.b"}))
 
 
 def test_a_changed_key_is_a_delete_a_tombstone_and_a_create() -> None:
@@ -231,17 +235,26 @@ def test_messages_out_of_order_are_refused() -> None:
 
 LSNS = st.integers(0, 2**64 - 1)
 PREVIOUS = st.one_of(st.none(), LSNS)
-COPYING = st.just(SnapshotState.COPYING)
-TABLES = st.frozensets(st.text(), max_size=3)
+HISTORY = st.one_of(st.none(), st.builds(History, st.text(), st.integers(1, 2**31)))
+
+
+@st.composite
+def table_ranges(draw: st.DrawFn) -> Ranges:
+    columns = draw(st.lists(st.text(), min_size=1, max_size=3))
+    bounds = draw(st.lists(st.tuples(*(st.text() for _ in columns)), max_size=5))
+    if not bounds:
+        return Ranges()
+    done = draw(st.frozensets(st.integers(0, len(bounds))))
+    return Ranges(tuple(columns), tuple(bounds), done)
+
+
+COPYING = st.builds(
+    Copying, st.frozensets(st.text(), max_size=3), st.dictionaries(st.text(), table_ranges(), max_size=3)
+)
 
 
 @given(
-    st.one_of(
-        st.builds(Position, LSNS, st.integers(0, 2**40), PREVIOUS),
-        st.builds(
-            Position, LSNS, st.integers(0, 2**40), PREVIOUS, COPYING, TABLES, st.one_of(st.none(), st.text())
-        ),
-    )
+    st.builds(Position, LSNS, st.integers(0, 2**40), PREVIOUS, st.one_of(st.none(), COPYING), HISTORY),
 )
 def test_a_position_comes_back_from_its_offset(position: Position) -> None:
     assert position_of(position.offset()) == position
@@ -260,6 +273,10 @@ def test_an_offset_of_debeziums_goes_on_behind_its_last_transaction() -> None:
         {"commit": 1, "changes": -1},
         {"commit": 1, "copied": "["},
         {"commit": 1, "snapshot": "x"},
+        {"commit": 1, "system": 7, "timeline": 1},
+        {"commit": 1, "begun": "[1]"},
+        {"commit": 1, "begun": '{"t":{"key":["a"],"bounds":[["1","2"]],"done":[]}}'},
+        {"commit": 1, "begun": '{"t":{"key":["a"],"bounds":[["1"]],"done":[2]}}'},
     ],
 )
 def test_offsets_that_make_no_sense_are_refused(offset: dict[str, object]) -> None:

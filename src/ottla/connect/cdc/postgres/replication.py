@@ -14,8 +14,9 @@ from typing import Final
 
 from psycopg import pq
 
+from ottla.connect.cdc.postgres.continuity import Switches, switches_of
 from ottla.connect.cdc.postgres.pgoutput import POSTGRES_EPOCH_US
-from ottla.connect.cdc.postgres.position import lsn_of, lsn_text
+from ottla.connect.cdc.postgres.position import History, lsn_of, lsn_text
 
 _DATA: Final = ord("w")
 _KEEPALIVE: Final = ord("k")
@@ -80,6 +81,15 @@ class ReplicationConnection:
 
     # -- commands -----------------------------------------------------------------------------------
 
+    def identify(self) -> tuple[History, Switches]:
+        """The history of the server's log, and where it left earlier timelines."""
+        system, timeline = self._run("IDENTIFY_SYSTEM")[0][:2]
+        history = History(str(system), int(timeline or 0))
+        if history.timeline <= 1:
+            return history, {}
+        rows = self._run(f"TIMELINE_HISTORY {history.timeline}")
+        return history, switches_of(rows[0][1] or "")
+
     def create_slot(self, name: str, *, temporary: bool, export: bool) -> CreatedSlot:
         """Make a logical slot of pgoutput. export: its snapshot can be used until the next command here."""
         kind = "TEMPORARY LOGICAL" if temporary else "LOGICAL"
@@ -92,7 +102,7 @@ class ReplicationConnection:
         self._run(f'DROP_REPLICATION_SLOT "{name}"')
 
     def start(self, slot: str, lsn: int, publication: str) -> None:
-        """Begin the stream of a slot: transactions that commit from this place on."""
+        """Begin the stream of a slot: transactions that commit from this place on. It confirms nothing."""
         quoted = publication.replace('"', '""').replace("'", "''")
         command = (
             f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(lsn)} '
@@ -101,7 +111,6 @@ class ReplicationConnection:
         result = self._connection.exec_(command.encode())
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise ReplicationError(_words(result.error_message))
-        self._confirmed = lsn
         self._received = lsn
         self._connection.nonblocking = 1
 

@@ -41,6 +41,7 @@ from ottla.connect.cdc.postgres.column_forms import (
     binary_value,
 )
 from ottla.connect.cdc.postgres.logical_messages import LogicalMessages, logical_messages
+from ottla.connect.cdc.postgres.reselect import RESELECT_CLASS
 from ottla.connect.cdc.postgres.shapes import Shaping
 from ottla.connect.cdc.postgres.slots import Autocreate
 from ottla.connect.cdc.postgres.source_block import CONNECTOR
@@ -54,8 +55,9 @@ from ottla.connect.plugins.required import Required, require
 CONNECT_TIMEOUT_SECONDS: Final = 10
 _SESSION: Final = (
     "-c DateStyle=ISO -c IntervalStyle=postgres -c TimeZone=UTC -c extra_float_digits=3 -c bytea_output=hex"
+    " -c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
 )
-"""What the texts of values depend on, in every session that reads them."""
+"""What the texts of values depend on, in every session that reads them; a copy takes as long as it takes."""
 
 
 class SnapshotMode(enum.StrEnum):
@@ -155,6 +157,29 @@ SNAPSHOT_MODE: Final = choice(SnapshotMode)(
     "When the tables are copied: first of all (initial), that alone (initial_only), at each start (always), "
     "where the stream can't go on (when_needed), or not at all (no_data, never).",
 )
+SNAPSHOT_THREADS: Final = integer(
+    "snapshot.max.threads",
+    1,
+    "How many tables, or ranges of keys of a large one, are copied at once; each has a connection.",
+    between(1, 64),
+)
+THREADS_MULTIPLIER: Final = integer(
+    "snapshot.max.threads.multiplier",
+    1,
+    "Of several threads: how many ranges of a table each has at least.",
+    at_least(1),
+    importance=LOW,
+)
+WHOLE_TABLES: Final = boolean(
+    "legacy.snapshot.max.threads", False, "Whether threads copy whole tables, and no ranges.", importance=LOW
+)
+RANGE_ROWS: Final = integer(
+    "ottla.snapshot.range.rows",
+    100_000,
+    "About how many rows the ranges of keys have, in which a large table is copied: one that was cut short "
+    "starts again. 0: tables are copied whole.",
+    at_least(0),
+)
 SCHEMA_INCLUDE: Final = string.optional("schema.include.list", "Schemas that are captured: expressions.")
 SCHEMA_EXCLUDE: Final = string.optional("schema.exclude.list", "Schemas that are not.")
 TABLE_INCLUDE: Final = string.optional("table.include.list", "Tables that are captured: schema.table.")
@@ -194,6 +219,11 @@ ON_FAILURE: Final = choice(OnFailure)(
     "event.converting.failure.handling.mode",
     OnFailure.WARN,
     "What a value without a form does: fail, or null with or without a warning.",
+)
+POST_PROCESSORS: Final = string.optional(
+    "post.processors",
+    "Names of processors of records, each with NAME.type and settings behind NAME: "
+    f"{RESELECT_CLASS} reads values again that the stream leaves out.",
 )
 TOMBSTONES: Final = boolean("tombstones.on.delete", True, "Whether a tombstone comes after a delete.")
 SKIPPED: Final = string(
@@ -247,7 +277,6 @@ TABLE: Final = Table(
                 "slot.max.retries",
                 "snapshot.fetch.size",
                 "query.fetch.size",
-                "snapshot.max.threads",
                 "snapshot.locking.mode",
                 "snapshot.isolation.mode",
                 "database.tcpKeepAlive",
@@ -263,7 +292,6 @@ TABLE: Final = Table(
             refusing(
                 "ottla does not have this yet",
                 "converters",
-                "post.processors",
                 "snapshot.select.statement.overrides",
                 "snapshot.include.collection.list",
                 "column.propagate.source.type",
@@ -280,6 +308,16 @@ TABLE: Final = Table(
         ]
     ),
 )
+
+
+def range_rows(settings: Settings, table_rows: int) -> int:
+    """About how many rows the ranges of a table have in which it is copied; 0: it is copied whole."""
+    threads, most = settings[SNAPSHOT_THREADS], settings[RANGE_ROWS]
+    if settings[WHOLE_TABLES] or most == 0:
+        return 0
+    if threads == 1:
+        return most
+    return max(min(most, table_rows // (threads * settings[THREADS_MULTIPLIER])), 1)
 
 
 def conninfo(settings: Settings) -> str:

@@ -30,7 +30,7 @@ from ottla.connect.cdc.postgres.snapshot_view import ToldTransactions
 from ottla.connect.cdc.postgres.source_block import Moment
 from ottla.connect.cdc.postgres.translation import EventOptions, Translator
 from ottla.connect.cdc.signalling.signalling import Signalling
-from ottla.connect.data.record import Record, SourceRecord
+from ottla.connect.data.record import Record, SourceOffset, SourceRecord
 
 SIGNAL_COLUMNS: Final = 3
 _MAX_RELATIONS: Final = 100_000
@@ -49,6 +49,9 @@ class Stream(Protocol):
 
     def take(self, message: Message, lsn: int, now_ns: int) -> Sequence[SourceRecord]:
         """The records that are complete now."""
+
+    def reach(self, lsn: int) -> None:
+        """All that was committed before a place is here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,10 @@ class SignalledStream:
     def position(self) -> Position:
         """See Stream."""
         return self._translator.position
+
+    def reach(self, lsn: int) -> None:
+        """See Stream."""
+        self._translator.reach(lsn)
 
     def take(self, message: Message, lsn: int, now_ns: int) -> Sequence[SourceRecord]:
         """See Stream."""
@@ -200,6 +207,15 @@ class SignalledStream:
             return chunk_record(self._options, chunk.table, row.row, moment, SnapshotMark.INCREMENTAL)
 
         return self._signalling.due(position.offset(), record)
+
+    @property
+    def is_unsaved(self) -> bool:
+        """Whether a signal has led to something that no offset holds yet."""
+        return self._signalling.is_unsaved
+
+    def stamped_place(self, place: SourceOffset) -> SourceOffset:
+        """The offset of a place without records, with the snapshot's progress."""
+        return self._signalling.stamped_place(place)
 
     def stamped(self, record: SourceRecord) -> SourceRecord:
         """A record of the connector itself, with the snapshot's progress."""

@@ -11,9 +11,17 @@ from typing import Any, Final
 from psycopg import sql
 
 from ottla.connect.cdc.postgres.catalog import Connection, TableName
-from ottla.connect.cdc.postgres.position import lsn_of, lsn_text
+from ottla.connect.cdc.postgres.position import lsn_of
 
 PLUGIN: Final = "pgoutput"
+_SLOT: Final = """
+SELECT plugin, database, active, confirmed_flush_lsn::text, wal_status,
+    pg_catalog.pg_wal_lsn_diff(here.lsn, confirmed_flush_lsn)::bigint,
+    pg_catalog.pg_wal_lsn_diff(here.lsn, restart_lsn)::bigint, safe_wal_size
+FROM pg_catalog.pg_replication_slots, LATERAL (SELECT CASE WHEN pg_catalog.pg_is_in_recovery()
+    THEN pg_catalog.pg_last_wal_receive_lsn() ELSE pg_catalog.pg_current_wal_lsn() END) here (lsn)
+WHERE slot_name = %s
+"""
 _log = logging.getLogger(__name__)
 
 
@@ -30,65 +38,72 @@ class SetupError(Exception):
     """The server, its slot or publication can't be used as they are; the text says what to do."""
 
 
+class WalStatus(enum.StrEnum):
+    """pg_replication_slots.wal_status: whether the server still has what a slot needs of its log."""
+
+    RESERVED = "reserved"
+    EXTENDED = "extended"
+    """More than max_wal_size is kept."""
+    UNRESERVED = "unreserved"
+    """More than max_slot_wal_keep_size: the next checkpoint may throw it away."""
+    LOST = "lost"
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A slot that is there. confirmed: transactions before this place are gone."""
+    """A slot that is there. confirmed: transactions before this place are gone.
+
+    retained_bytes: the server's log that it holds; safe_bytes: what may be written before it is in danger,
+    None without a limit.
+    """
 
     confirmed: int
     is_active: bool
     lag_bytes: int
-    wal_status: str | None
+    retained_bytes: int
+    safe_bytes: int | None
+    wal_status: WalStatus | None
 
     @property
     def is_lost(self) -> bool:
         """Whether the server has thrown away what the slot needs."""
-        return self.wal_status == "lost"
+        return self.wal_status is WalStatus.LOST
+
+
+class NotPromoted(Exception):
+    """The server is a standby for now."""
 
 
 def check_server(connection: Connection) -> None:
-    """Raises SetupError for a server that can't decode its log."""
+    """Raises SetupError for a server that can't decode its log, NotPromoted for a standby."""
     row = _row(connection, "SELECT current_setting('wal_level'), pg_catalog.pg_is_in_recovery()")
     if row[0] != "logical":
         raise SetupError(
             f"the server's wal_level is {row[0]}: set it to logical in postgresql.conf and restart the server"
         )
+    if row[1]:
+        raise NotPromoted("the server is a standby: changes are read from the primary")
 
 
 def find_slot(connection: Connection, name: str, database: str) -> Slot | None:
     """The slot of this name, if it is there. Raises SetupError for one that is not ours to use."""
-    row = connection.execute(
-        "SELECT plugin, database, active, confirmed_flush_lsn::text, wal_status, "
-        "pg_catalog.pg_wal_lsn_diff(CASE WHEN pg_catalog.pg_is_in_recovery() "
-        "THEN pg_catalog.pg_last_wal_receive_lsn() ELSE pg_catalog.pg_current_wal_lsn() END, "
-        "confirmed_flush_lsn)::bigint "
-        "FROM pg_catalog.pg_replication_slots WHERE slot_name = %s",
-        (name,),
-    ).fetchone()
+    row = connection.execute(_SLOT, (name,)).fetchone()
     if row is None:
         return None
-    plugin, of_database, active, confirmed, wal_status, lag_bytes = row
+    plugin, of_database, active, confirmed, wal_status, lag_bytes, retained_bytes, safe_bytes = row
     if plugin != PLUGIN or of_database != database:
         raise SetupError(
             f"the slot {name} is of {plugin or 'physical replication'} in database {of_database}, not of "
             f"{PLUGIN} in {database}: choose another slot.name"
         )
-    return Slot(lsn_of(confirmed or "0/0"), bool(active), int(lag_bytes or 0), wal_status)
-
-
-def require_wal(name: str, slot: Slot, needed: int) -> None:
-    """Raises SetupError where the server has thrown away what a reader at this place needs."""
-    if slot.is_lost:
-        raise SetupError(
-            f"the slot {name} is lost: it lagged by more than max_slot_wal_keep_size. Changes are gone from "
-            f"{lsn_text(needed)} on: set snapshot.mode to when_needed to copy the tables again"
-        )
-    if slot.confirmed > needed:
-        _log.info(
-            "the slot %s begins at %s, behind the offset's %s",
-            name,
-            lsn_text(slot.confirmed),
-            lsn_text(needed),
-        )
+    return Slot(
+        lsn_of(confirmed or "0/0"),
+        bool(active),
+        int(lag_bytes or 0),
+        int(retained_bytes or 0),
+        None if safe_bytes is None else int(safe_bytes),
+        None if wal_status is None else WalStatus(wal_status),
+    )
 
 
 def advise_limit(connection: Connection, name: str) -> None:

@@ -77,7 +77,11 @@ class _Transaction:
 
 
 class Translator:
-    """Turns messages into records. shape_of: asked for each relation; None: not captured."""
+    """Turns messages into records.
+
+    shape_of: asked for each relation; None: not captured. complete: given a relation's number and a new row,
+    it may find values that were not sent.
+    """
 
     def __init__(
         self,
@@ -85,10 +89,12 @@ class Translator:
         partition: SourcePartition,
         position: Position,
         shape_of: Callable[[Relation], TableShape | None],
+        complete: Callable[[int, Row], Row] | None = None,
     ) -> None:
         self._options = options
         self._partition = partition
         self._shape_of = shape_of
+        self._complete = complete
         self._shapes: dict[int, TableShape | None] = {}
         self._transaction: _Transaction | None = None
         self._held: list[Record] = []
@@ -131,6 +137,11 @@ class Translator:
             case TypeName():
                 pass
         return ()
+
+    def reach(self, lsn: int) -> None:
+        """All that was committed before a place is here; to be called between two transactions."""
+        if self.is_between and lsn > self._position.commit:
+            self._position = self._told = self._position.at(lsn)
 
     def forget(self, oid: int) -> None:
         """Ask for a table's shape again when it is next told."""
@@ -227,6 +238,8 @@ class Translator:
         if not wanted:
             changes.count(old, new)
             return ()
+        if new is not None and self._complete is not None:
+            new = self._complete(relation, _completed(new, old))
         return self._hold(transaction, changes.records(old, new, operation))
 
     def _known(self, relation: int) -> TableShape | None:

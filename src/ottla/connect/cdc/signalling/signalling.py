@@ -246,6 +246,11 @@ class Signalling:
             for each in records
         ]
 
+    def stamped_place(self, place: SourceOffset) -> SourceOffset:
+        """The offset of a place without records, with the snapshot's progress."""
+        self._saved = self.progress
+        return {**place, **self._saved.offset()}
+
     def due(self, place: SourceOffset, record: Callable[[Chunk, ChunkRow], Record]) -> list[SourceRecord]:
         """What is to be told between two transactions, at this place of the stream.
 
