@@ -19,7 +19,7 @@ from ottla.connect.worker.fencing import fence_task
 from support.clients.confluent import create_topic, eventually
 from support.connect import runs
 from support.connect.cdc.postgres_changes import PREFIX, configuration
-from support.connect.cdc.writers import TABLES, events, final_state, live, prepare, replayed, write
+from support.connect.cdc.writers import ROWS, TABLES, events, final_state, live, prepare, replayed, write
 from support.connect.runs import OFFSETS_TOPIC, host_process
 from support.servers.ottla_broker import OttlaBroker
 from support.servers.postgresql import postgresql, postgresql_programs
