@@ -20,6 +20,7 @@ from bench.scenarios import (
     life,
     listing,
     metrics,
+    mirror,
     pipeline,
     producing,
     quotas,
@@ -57,6 +58,7 @@ _FAMILIES = (
     connect_files,
     connect_lake,
     connect_workers,
+    mirror,
 )
 
 SCENARIOS: Mapping[str, Scenario] = {

@@ -58,6 +58,9 @@ COMMANDS: dict[str, Entry] = {
         "ottla.cli.connect.command:connect",
         "Run a worker of Connect; apply, list and restart its connectors",
     ),
+    "mirror": Entry(
+        "ottla.cli.mirror.command:mirror", "Copy topics and groups between clusters, as MirrorMaker 2 does"
+    ),
     "streams": Entry(
         "ottla.cli.servers.streams:streams",
         "Run, describe and reset applications of Streams on Spark",

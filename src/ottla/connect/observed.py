@@ -67,6 +67,15 @@ def connect_families(figures: RequestFigures, worker: AnyWorker | None) -> Itera
         yield Family(
             metric, [((id.connector, str(id.task)), value) for id, value in found if value is not None]
         )
+    yield Family(
+        table.PARTITION_FIGURES,
+        [
+            ((id.connector, str(id.task), partition, name), value)
+            for id, partitions in worker.parts.supervisor.figures_of_partitions.items()
+            for partition, found in partitions.items()
+            for name, value in found.items()
+        ],
+    )
     if isinstance(worker, DistributedWorker):
         yield from group_families(worker.leadership, worker.member)
         yield from state_families(worker.states)

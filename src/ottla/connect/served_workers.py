@@ -64,8 +64,10 @@ class ServedWorker(Worker, Protocol):
 class GroupWorker:
     """Satisfies ServedWorker: one of a Connect cluster. Its group is joined behind the start."""
 
-    def __init__(self, settings: Settings, front: FrontOptions, address: HttpAddress) -> None:
-        """address: where it listens. Raises ServiceError, ConfigError."""
+    def __init__(
+        self, settings: Settings, front: FrontOptions, address: HttpAddress, path: str = "/"
+    ) -> None:
+        """address, path: where it listens. Raises ServiceError, ConfigError."""
         host, port = _advertised(settings, address)
         shown = f"[{host}]" if ":" in host else host
         checks_host = settings[names.IDENTIFICATION] is not None
@@ -75,7 +77,7 @@ class GroupWorker:
             self.worker: DistributedWorker = DistributedWorker(
                 settings,
                 access,
-                f"{address.scheme}://{shown}:{port}/",
+                f"{address.scheme}://{shown}:{port}{path}",
                 f"{shown}:{port}",
                 surroundings(),
                 front.peer_tls(address.tls_listener, checks_host=checks_host),

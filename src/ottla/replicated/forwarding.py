@@ -202,7 +202,8 @@ class Forwarder:
                 raise NoPrimary("This instance has just become the primary: try again")
             primary = self._leadership.url
             if primary is not None:
-                url = httpx.URL(primary).copy_with(raw_path=request.target)
+                base = httpx.URL(primary)  # with a path, where several services share an address
+                url = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + request.target)
                 client = self._client()
                 asked = client.build_request(request.method, url, content=request.body, headers=headers)
                 try:

@@ -25,7 +25,7 @@ TIMEOUT_S = 20.0
 
 
 def reader(cluster: Cluster, *topics: str, **settings: Any) -> KafkaConsumer:
-    return KafkaConsumer(
+    consumer = KafkaConsumer(
         *topics,
         **{
             "bootstrap_servers": cluster.bootstrap,
@@ -34,11 +34,15 @@ def reader(cluster: Cluster, *topics: str, **settings: Any) -> KafkaConsumer:
             "session_timeout_ms": 6000,
             "heartbeat_interval_ms": 200,
             "fetch_max_wait_ms": 100,
-            # a group's leader may assign before it knows a new topic's partitions, and again when it does
-            "metadata_max_age_ms": 1000,
             **settings,
         },
     )
+    # A member that assigns before it knows its topics' partitions joins again once it does. kafka-python
+    # 3.0.12 forgets that join if a poll ends between its SyncGroup and the answer: it stays without
+    # partitions and sends no heartbeats. So it is to know them before it joins.
+    for topic in topics:
+        assert consumer.partitions_for_topic(topic)
+    return consumer
 
 
 def writer(cluster: Cluster, **settings: Any) -> KafkaProducer:

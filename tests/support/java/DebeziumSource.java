@@ -2,7 +2,6 @@ import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import io.debezium.connector.postgresql.PostgresConnectorTask;
 import java.io.PrintStream;
 import java.util.Collection;
 import java.util.HashMap;
@@ -11,12 +10,13 @@ import java.util.Map;
 import org.apache.kafka.common.metrics.PluginMetrics;
 import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.source.SourceTask;
 import org.apache.kafka.connect.source.SourceTaskContext;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 
 /**
- * Runs Debezium's connector for PostgreSQL without Kafka, from no offset, and prints each record as a line of
- * JSON in the form of ConnectOracle. The end of standard input ends it.
+ * Runs the task of one of Debezium's connectors, whose class is the second argument, without Kafka, from no
+ * offset, and prints each record as a line of JSON in the form of ConnectOracle. The end of standard input ends it.
  */
 public class DebeziumSource {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -25,7 +25,7 @@ public class DebeziumSource {
         PrintStream records = new PrintStream(System.out, true, "UTF-8");
         System.setOut(System.err);
         Map<String, String> config = JSON.readValue(arguments[0], new TypeReference<Map<String, String>>() {});
-        PostgresConnectorTask task = new PostgresConnectorTask();
+        SourceTask task = (SourceTask) Class.forName(arguments[1]).getDeclaredConstructor().newInstance();
         task.initialize(new NoOffsets(config));
         task.start(config);
         Thread ending = new Thread(() -> {

@@ -1,4 +1,4 @@
-"""Debezium's connector for PostgreSQL 3.6.1, run without Kafka: the change events that it makes."""
+"""Debezium's connectors, run without Kafka: the change events that they make."""
 
 from __future__ import annotations
 
@@ -20,8 +20,25 @@ from support.java.connect_oracle import PLUGINS_LOCK, PROGRAM, comparable_record
 from support.java.java_tools import compile_java, jars_of, java_command, tools_classpath
 
 SOURCE = Path(__file__).with_name("DebeziumSource.java")
-DEBEZIUM_LOCK = Path(__file__).with_name("debezium-postgres-3.6.1.jars.lock")
 STOP_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Debezium:
+    """One of the connectors: its jars, and the class of its task."""
+
+    lock: Path
+    task: str
+
+
+POSTGRES = Debezium(
+    Path(__file__).with_name("debezium-postgres-3.6.1.jars.lock"),
+    "io.debezium.connector.postgresql.PostgresConnectorTask",
+)
+MARIADB = Debezium(
+    Path(__file__).with_name("debezium-mariadb-3.5.0.jars.lock"),
+    "io.debezium.connector.mariadb.MariaDbConnectorTask",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +71,20 @@ class DebeziumSource:
             self._records.put(comparable_record(told))
 
 
-def compile_debezium(directory: Path) -> str:
+def compile_debezium(directory: Path, of: Debezium = POSTGRES) -> str:
     """The class path of the program, compiled into `directory`."""
-    fetched = [str(path) for lock in (DEBEZIUM_LOCK, PLUGINS_LOCK) for path in fetch_jars(jars_of(lock))]
+    fetched = [str(path) for lock in (of.lock, PLUGINS_LOCK) for path in fetch_jars(jars_of(lock))]
     return compile_java([PROGRAM, SOURCE], os.pathsep.join([*fetched, tools_classpath()]), directory)
 
 
 @contextmanager
-def debezium_source(class_path: str, config: Mapping[str, str], log: Path) -> Iterator[DebeziumSource]:
+def debezium_source(
+    class_path: str, config: Mapping[str, str], log: Path, of: Debezium = POSTGRES
+) -> Iterator[DebeziumSource]:
     """Debezium's task with this configuration, from no offset, while the block runs."""
     flags = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
-    arguments = java_command("DebeziumSource", json.dumps(dict(config)), flags=flags, class_path=class_path)
+    given = json.dumps(dict(config))
+    arguments = java_command("DebeziumSource", given, of.task, flags=flags, class_path=class_path)
     command = [str(bundled_java().executable), *arguments[1:]]
     with (
         log.open("w", encoding="utf-8") as output,

@@ -28,14 +28,18 @@ def mariadb_programs() -> tuple[str, str] | None:
 
 
 @contextmanager
-def mariadb(programs: tuple[str, str]) -> Iterator[int]:
-    """An empty server while the block runs, whose user `ottla` has no password; yields its port."""
+def mariadb(programs: tuple[str, str], *options_given: str) -> Iterator[int]:
+    """An empty server while the block runs, whose user `ottla` has no password; yields its port.
+
+    options_given: of the server besides, as `--log-bin=log`.
+    """
     server, install = programs
     with unprivileged_directory() as directory, (directory / "mariadb.log").open("ab") as log:
         data, port = directory / "data", free_port()
         users = directory / "users.sql"
         users.write_text(
-            "CREATE USER ottla@'127.0.0.1' IDENTIFIED BY '';\nGRANT ALL ON *.* TO ottla@'127.0.0.1';\n"
+            "CREATE USER ottla@'127.0.0.1' IDENTIFIED BY '';\n"
+            "GRANT ALL ON *.* TO ottla@'127.0.0.1' WITH GRANT OPTION;\n"
         )
         give_away(directory)
         options = ["--no-defaults", f"--datadir={data}"]
@@ -60,6 +64,7 @@ def mariadb(programs: tuple[str, str]) -> Iterator[int]:
             "--innodb-log-file-size=16M",
             "--character-set-server=utf8mb4",
             "--skip-name-resolve",
+            *options_given,
         ]
         process = start(command, directory, log, {})
         try:

@@ -124,7 +124,7 @@ async def bench_produce(
         producer_window,
     )
     from ottla.client.cluster_requests import ClusterRequests, TopicPartition
-    from ottla.client.records.batches import OutgoingBatch, column_batches
+    from ottla.client.records.batches import Batch, column_batches
     from ottla.client.records.writer import RecordWriter, WriteSettings
     from ottla.protocol.compression import Codec
 
@@ -143,7 +143,7 @@ async def bench_produce(
     sizes = {"total": 0, "window": 0}
     born: dict[int, float] = {}
 
-    def written(batch: OutgoingBatch) -> None:
+    def written(batch: Batch) -> None:
         latency_ms = (time.perf_counter() - born.pop(id(batch))) * 1_000
         for latencies in (total, window):
             latencies.add(latency_ms, batch.count)

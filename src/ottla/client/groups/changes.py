@@ -63,9 +63,16 @@ PartitionResults = dict[TopicPartition, ClusterError | None]
 
 
 async def commit_offsets(
-    client: ClusterRequests, group_id: str, offsets: Mapping[TopicPartition, int]
+    client: ClusterRequests,
+    group_id: str,
+    offsets: Mapping[TopicPartition, int],
+    metadata: Mapping[TopicPartition, str] | None = None,
 ) -> PartitionResults:
-    """Commit offsets for a group without members. Raises ClusterError if the coordinator does not answer."""
+    """Commit offsets for a group without members. Raises ClusterError if the coordinator does not answer.
+
+    metadata: the text that is kept with an offset, where it has one.
+    """
+    texts = metadata or {}
     topics = [
         OffsetCommitRequestTopic(
             name=topic,
@@ -73,7 +80,7 @@ async def commit_offsets(
                 OffsetCommitRequestPartition(
                     partition_index=partition,
                     committed_offset=offsets[TopicPartition(topic, partition)],
-                    committed_metadata="",
+                    committed_metadata=texts.get(TopicPartition(topic, partition), ""),
                 )
                 for partition in partitions
             ],

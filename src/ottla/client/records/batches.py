@@ -11,7 +11,7 @@ import operator
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from ottla.client.cluster_requests import TopicPartition
 from ottla.protocol.compression import Codec, compress
@@ -28,11 +28,46 @@ from ottla.protocol.record_batch import (
     write_record,
 )
 from ottla.protocol.record_payloads import payload_of
+from ottla.protocol.schema import Buffer
 
 MOST_RECORDS: Final = 1 << 20
 """In one batch; the broker checks an idempotent batch's sequence numbers by their count."""
 RECORD_OVERHEAD_BYTES: Final = 12
 """About what a record of ordinary size takes beside its key and value."""
+
+
+class Batch(Protocol):
+    """A closed batch that a writer takes: records that were encoded here, or copied from another cluster.
+
+    sources: where each record came from. base_sequence: NO_SEQUENCE until the batch is first sent.
+    """
+
+    @property
+    def partition(self) -> TopicPartition:
+        """The partition that it is for."""
+
+    @property
+    def sources(self) -> Sequence[int]:
+        """Where each record came from."""
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory."""
+
+    @property
+    def count(self) -> int:
+        """The number of records."""
+
+    base_sequence: int
+
+    def compressed(self, codec: Codec, level: int | None = None) -> bytes:
+        """The records' bytes, compressed."""
+
+    def encoded(self, payload: bytes, codec: Codec, producer: ProducerIdentity | None) -> Buffer:
+        """The batch for a Produce request; its base sequence is set before."""
+
+    def halves(self) -> tuple[Batch, Batch]:
+        """The batch as two, for a broker that takes no batch so large; sequence numbers go on."""
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ AddPartitionsToTxn up to version 3, as later ones are for brokers, and EndTxn up
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from ottla.client.access import ClusterAccess
@@ -15,6 +15,7 @@ from ottla.client.cluster_requests import (
     ClusterRequests,
     CoordinatorType,
     TopicPartition,
+    by_topic,
     refusal,
 )
 from ottla.client.errors import ClusterError
@@ -81,21 +82,27 @@ class Transaction:
         self._adding = asyncio.Lock()
         self._identity: ProducerIdentity | None = None
 
-    async def begin(self) -> ProducerIdentity:
-        """Fence earlier producers of the id, abort their transaction, and become its producer."""
+    async def begin(self, again: ProducerIdentity | None = None) -> ProducerIdentity:
+        """Fence earlier producers of the id, abort their transaction, and become its producer.
+
+        again: who the caller was before (KIP-360): it is refused where another producer has fenced it since.
+        """
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms
         )
+        if again is not None:
+            request.producer_id, request.producer_epoch = again.producer_id, again.epoch
         answer = await self._asked(request, lambda response: [response.error_code])
         self._identity = ProducerIdentity(answer.producer_id, answer.producer_epoch, is_transactional=True)
         return self._identity
 
-    async def include(self, partition: TopicPartition) -> None:
-        """Make a partition part of the transaction, before its first batch is sent."""
+    async def include(self, *partitions: TopicPartition) -> None:
+        """Make partitions part of the transaction, before their first batches are sent."""
         async with self._adding:
-            if partition not in self._partitions:
-                await self._include(partition)
-                self._partitions.add(partition)
+            missing = [one for one in dict.fromkeys(partitions) if one not in self._partitions]
+            if missing:
+                await self._include(missing)
+                self._partitions.update(missing)
 
     async def end(self, *, commit: bool) -> None:
         """Commit, or abort. Nothing is sent if no partition took part."""
@@ -122,14 +129,15 @@ class Transaction:
             code,
         )
 
-    async def _include(self, partition: TopicPartition) -> None:
+    async def _include(self, partitions: Sequence[TopicPartition]) -> None:
         assert self._identity is not None
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self._identity.producer_id,
             v3_and_below_producer_epoch=self._identity.epoch,
             v3_and_below_topics=[
-                AddPartitionsToTxnTopic(name=partition.topic, partitions=[partition.partition])
+                AddPartitionsToTxnTopic(name=topic, partitions=indexes)
+                for topic, indexes in by_topic(partitions).items()
             ],
         )
         await self._asked(request, _partition_codes)

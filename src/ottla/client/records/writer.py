@@ -24,7 +24,7 @@ from ottla.client.access import Address, ClusterAccess
 from ottla.client.cluster_requests import Broker, ClusterRequests, TopicPartition
 from ottla.client.connection import ConnectionLost, NodeConnection, NodeRefusesUser, connect_problem
 from ottla.client.errors import ClusterError
-from ottla.client.records.batches import OutgoingBatch, ProducerIdentity
+from ottla.client.records.batches import Batch, ProducerIdentity
 from ottla.client.records.leaders import PartitionLeaders
 from ottla.client.records.transaction import LOST, Transaction, idempotent_identity
 from ottla.protocol.apis import ApiKey
@@ -51,9 +51,10 @@ _WRITTEN: Final = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 class RecordRefused(ClusterError):
     """A record that the cluster does not take. source: where it came from, as its batch remembers."""
 
-    def __init__(self, message: str, code: int | None, source: int) -> None:
+    def __init__(self, message: str, code: int | None, source: int, partition: TopicPartition) -> None:
         super().__init__(message, code)
         self.source = source
+        self.partition = partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,10 @@ class RecordWriter:
         self.settings = settings or WriteSettings()
         self.leaders = PartitionLeaders(cluster)
         self.tallies: dict[TopicPartition, PartitionTally] = {}
-        self.on_written: Callable[[OutgoingBatch], None] | None = None
+        self.on_written: Callable[[Batch], None] | None = None
         """Told of each batch when it is acknowledged."""
+        self.on_placed: Callable[[Batch, int], None] | None = None
+        """Told besides at which offset its first record is, -1 where the broker does not say."""
         self._cluster = cluster
         self._access = access
         self._transaction = transaction
@@ -129,12 +132,16 @@ class RecordWriter:
         elif self.settings.idempotent:
             self._identity = await idempotent_identity(self._cluster)
 
+    def adopt(self, identity: ProducerIdentity) -> None:
+        """Write as the producer that a transaction of the caller's has become, in place of `start`."""
+        self._identity = identity
+
     @property
     def written(self) -> int:
         """The number of acknowledged records."""
         return sum(tally.records for tally in self.tallies.values())
 
-    async def add(self, batch: OutgoingBatch) -> None:
+    async def add(self, batch: Batch) -> None:
         """Give a batch to be written; returns when there is room for another. Raises ClusterError."""
         self.check()
         writer = self._partitions.get(batch.partition)
@@ -188,18 +195,20 @@ class RecordWriter:
             writer.wake()
         self._change.set()
 
-    def acknowledged(self, batch: OutgoingBatch, base_offset: int) -> None:
+    def acknowledged(self, batch: Batch, base_offset: int) -> None:
         """Count a batch as written."""
         tally = self.tallies.setdefault(batch.partition, PartitionTally())
         tally.records += batch.count
         if self.on_written is not None:
             self.on_written(batch)
+        if self.on_placed is not None:
+            self.on_placed(batch, base_offset)
         if base_offset >= 0:
             tally.first_offset = base_offset if tally.first_offset is None else tally.first_offset
             tally.last_offset = base_offset + batch.count - 1
         self.release(batch)
 
-    def release(self, batch: OutgoingBatch) -> None:
+    def release(self, batch: Batch) -> None:
         """Free the room of a batch."""
         self._bytes -= batch.size_bytes
         self._change.set()
@@ -270,14 +279,14 @@ class _PartitionWriter:
     def __init__(self, writer: RecordWriter, partition: TopicPartition) -> None:
         self._writer = writer
         self._partition = partition
-        self._queue: deque[OutgoingBatch] = deque()
+        self._queue: deque[Batch] = deque()
         self._wake = asyncio.Event()
         self._next_sequence = 0
         # The first batch goes alone: a broker that knows nothing of the producer takes any sequence number,
         # and would take the second batch where it refused the first.
         self._most_in_flight = MAX_IN_FLIGHT if writer.identity is None else 1
-        self._under_way: deque[tuple[OutgoingBatch, asyncio.Task[int]]] = deque()
-        self._again: deque[OutgoingBatch] = deque()
+        self._under_way: deque[tuple[Batch, asyncio.Task[int]]] = deque()
+        self._again: deque[Batch] = deque()
         self._learn_anew = False
         self._connection: NodeConnection | None = None
         """The connection of the batches under way."""
@@ -298,7 +307,7 @@ class _PartitionWriter:
         """The partition's task, and those that wait for answers."""
         return [self.task, *(sending for _, sending in self._under_way)]
 
-    def add(self, batch: OutgoingBatch) -> None:
+    def add(self, batch: Batch) -> None:
         """Queue a batch."""
         self._queue.append(batch)
         self._wake.set()
@@ -336,7 +345,7 @@ class _PartitionWriter:
 
     # -- the ordinary way --------------------------------------------------------------------------------
 
-    async def _begin(self, batch: OutgoingBatch) -> None:
+    async def _begin(self, batch: Batch) -> None:
         """Send the first batch of the queue, and don't wait for its answer.
 
         Nothing is sent while a batch before it may be missing: if those under way have failed, or went over
@@ -379,7 +388,7 @@ class _PartitionWriter:
         self._under_way.popleft()
         self._acknowledged(batch, base_offset)
 
-    def _acknowledged(self, batch: OutgoingBatch, base_offset: int) -> None:
+    def _acknowledged(self, batch: Batch, base_offset: int) -> None:
         self._most_in_flight = MAX_IN_FLIGHT
         self._writer.acknowledged(batch, base_offset)
 
@@ -445,19 +454,19 @@ class _PartitionWriter:
 
     # -- one batch ---------------------------------------------------------------------------------------
 
-    def _give_sequence(self, batch: OutgoingBatch) -> None:
+    def _give_sequence(self, batch: Batch) -> None:
         if self._writer.identity is not None and batch.base_sequence == NO_SEQUENCE:
             batch.base_sequence = self._next_sequence
             self._next_sequence = increment_sequence(self._next_sequence, batch.count)
 
-    async def _compressed(self, batch: OutgoingBatch) -> bytes:
+    async def _compressed(self, batch: Batch) -> bytes:
         codec, level = self._writer.settings.codec, self._writer.settings.level
         if codec is Codec.NONE:
             return batch.compressed(codec)
         # the codecs let other threads run
         return await asyncio.to_thread(batch.compressed, codec, level)
 
-    async def _sent(self, connection: NodeConnection, batch: OutgoingBatch, payload: bytes) -> int:
+    async def _sent(self, connection: NodeConnection, batch: Batch, payload: bytes) -> int:
         """Send a batch; its first offset, -1 if the broker does not say. Raises _NotNow, _TooLarge,
         ClusterError.
         """
@@ -491,7 +500,7 @@ class _PartitionWriter:
         answer = response.responses[0].partition_responses[0]
         return self._judged(batch, answer)
 
-    def _judged(self, batch: OutgoingBatch, answer: PartitionProduceResponse) -> int:
+    def _judged(self, batch: Batch, answer: PartitionProduceResponse) -> int:
         code = ErrorCode(answer.error_code)
         if code in _WRITTEN:
             return answer.base_offset if code is ErrorCode.NONE else -1
@@ -506,4 +515,4 @@ class _PartitionWriter:
         told = answer.record_errors[0].batch_index_error_message if answer.record_errors else None
         reason = told or answer.error_message or code.message
         source = batch.sources[at] if at < batch.count else batch.sources[0]
-        raise RecordRefused(f"{self._partition}: {reason} ({code.name})", code, source)
+        raise RecordRefused(f"{self._partition}: {reason} ({code.name})", code, source, self._partition)

@@ -14,4 +14,10 @@ PLUGINS: Final[tuple[Plugin, ...]] = (
         ottla.__version__,
         "ottla.connect.cdc.postgres.connector:PostgresConnector",
     ),
+    Plugin(
+        ("io.debezium.connector.mariadb.MariaDbConnector", "ottla.connect.MariaDbChanges"),
+        Kind.SOURCE,
+        ottla.__version__,
+        "ottla.connect.cdc.mariadb.connector:MariaDbConnector",
+    ),
 )

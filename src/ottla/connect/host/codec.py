@@ -89,8 +89,12 @@ def decode_event(line: bytes) -> Event:
         if kind is Topics:
             return Topics(run, [_text(each) for each in fields["topics"]])
         if kind is Figures:
-            figures = _object(fields["figures"])
-            return Figures(run, {name: float(value) for name, value in figures.items()})
+            of_partitions = _object(fields.get("of_partitions", {}))
+            return Figures(
+                run,
+                _numbers(fields["figures"]),
+                {name: _numbers(each) for name, each in of_partitions.items()},
+            )
         return kind(run)  # type: ignore[no-any-return]
     except (KeyError, TypeError, ValueError) as problem:
         raise CodecError(f"an event that is not whole: {_told(problem)}") from None
@@ -129,6 +133,10 @@ def _number(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{value!r:.80} is no number")
     return value
+
+
+def _numbers(value: Any) -> dict[str, float]:
+    return {name: float(each) for name, each in _object(value).items()}
 
 
 def _boolean(value: Any) -> bool:

@@ -118,10 +118,14 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Counters of a run since its start, said every few seconds: sent or written records, errors, lag."""
+    """Counters of a run since its start, said every few seconds: sent or written records, errors, lag.
+
+    of_partitions: figures of single source partitions, by their names.
+    """
 
     run: Run
     figures: Mapping[str, float] = field(default_factory=dict)
+    of_partitions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 Event = Running | Paused | Ended | Partitions | Topics | Figures

@@ -15,10 +15,12 @@ from ottla.connect.host.conversion import Conversion
 from ottla.connect.host.errors import Stopped, trace_of
 from ottla.connect.host.logs import log_name, name_thread
 from ottla.connect.host.messages import Ended, Role, Run, Start
+from ottla.connect.host.own_task import OwnTask, RunsItself
 from ottla.connect.host.runner import Tell
 from ottla.connect.host.settings import plugin_settings
 from ottla.connect.host.sink_task import SinkTask
 from ottla.connect.host.source_task import SourceTask
+from ottla.connect.plugins.api import NamesConverters
 from ottla.connect.plugins.catalog import Catalog, Engine, Kind, Plugin, installed_plugins
 
 CLASS: Final = "connector.class"
@@ -114,8 +116,11 @@ class PythonRunner:
                     connector_run.run_source(order, self._tell, control, connector)
                 case Role.CONNECTOR:
                     connector_run.run_sink(order, self._tell, control, connector)
+                case Role.SOURCE_TASK if (own := _own_task(connector, order)) is not None:
+                    own.run(self._tell, control)
                 case Role.SOURCE_TASK:
-                    conversion = Conversion(catalog, order.config, order.worker)
+                    given = connector.CONVERTERS if isinstance(connector, NamesConverters) else {}
+                    conversion = Conversion(catalog, {**given, **order.config}, order.worker)
                     SourceTask(order, self._tell, control, connector, conversion).run()
                 case Role.SINK_TASK:
                     conversion = Conversion(catalog, order.config, order.worker)
@@ -125,6 +130,10 @@ class PythonRunner:
                 connector.close()
             except Exception:
                 _log.exception("the connector failed as it was closed")
+
+
+def _own_task(connector: Any, order: Start) -> OwnTask | None:
+    return connector.own_task(order) if isinstance(connector, RunsItself) else None
 
 
 def _plugin(catalog: Catalog, order: Start) -> Plugin:

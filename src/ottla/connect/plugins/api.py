@@ -68,6 +68,14 @@ class SourceConnector(Protocol):
         """Give everything up."""
 
 
+@runtime_checkable
+class NamesConverters(Protocol):
+    """What a source connector has besides if the worker's converters are not for its records."""
+
+    CONVERTERS: ClassVar[Mapping[str, str]]
+    """key.converter and so on, for configurations that don't name them."""
+
+
 class TransactionEnd(enum.Enum):
     """How a source ends the transaction that its records are in."""
 

@@ -20,6 +20,7 @@ BUILT_IN: Final = (
     "ottla.connect.connectors.plugins",
     "ottla.connect.cdc.plugins",
     "ottla.connect.spark.plugins",
+    "ottla.mirror.plugins",  # a system that stands on this one: named here, imported by nothing
 )
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from ottla.config.settings import Settings
 from ottla.connect import settings as names
+from ottla.connect.core.ids import TaskId
 from ottla.connect.core.runs import Runs
 from ottla.connect.plugins.catalog import Catalog
 from ottla.connect.state.stores import ConfigStore, StatusStore
 from ottla.connect.worker.config_providers import config_providers
 from ottla.connect.worker.connector_logs import ConnectorLogs
 from ottla.connect.worker.fencing import TakeOver, fence_task
-from ottla.connect.worker.herder import Herder, HerderParts, Offsets
+from ottla.connect.worker.herder import Herder, HerderParts, Offsets, TaskFigures
 from ottla.connect.worker.hosts import Command, Hosts, host_command
 from ottla.connect.worker.loggers import Loggers
 from ottla.connect.worker.preparing import RunPreparing
@@ -91,9 +92,13 @@ def build(
         fence,
         loggers,
         logs,
-        lambda id: supervisor.figures.get(id, {}),
+        lambda id: _figures(supervisor, id),
     )
     herder = Herder(
         parts, allows_topic_reset=settings[names.TOPIC_TRACKING_RESET], tracks_topics=tracks_topics
     )
     return WorkerParts(reconciler, supervisor, herder, hosts, logs, properties)
+
+
+def _figures(supervisor: Supervisor, id: TaskId) -> TaskFigures:
+    return TaskFigures(supervisor.figures.get(id, {}), supervisor.figures_of_partitions.get(id, {}))

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.config.errors import ConfigError, UserError
 from ottla.connect.cdc.core.signals import BadSignal
@@ -75,9 +75,16 @@ class Offsets:
     checkpoint: ConnectorOffsets
 
 
+class TaskFigures(NamedTuple):
+    """What a task of this worker has told last: its counters, and those of its source partitions by name."""
+
+    own: Mapping[str, float]
+    of_partitions: Mapping[str, Mapping[str, float]]
+
+
 @dataclass(frozen=True, slots=True)
 class HerderParts:
-    """What a herder stands on."""
+    """What a herder stands on. figures: of a task; empty ones where it does not run on this worker."""
 
     configs: ConfigStore
     statuses: StatusStore
@@ -89,8 +96,7 @@ class HerderParts:
     fence: Callable[[str], Awaitable[None]]
     loggers: Loggers
     logs: ConnectorLogs
-    figures: Callable[[TaskId], Mapping[str, float]]
-    """Those that a task of this worker has told last."""
+    figures: Callable[[TaskId], TaskFigures]
 
 
 class Herder:
@@ -147,7 +153,10 @@ class Herder:
 
     def _figures(self, id: TaskId) -> dict[str, Any]:
         """What a task's connector tells of the other system, where the task runs on this worker."""
-        found = connectors_figures(self._parts.figures(id))
+        told = self._parts.figures(id)
+        if told.of_partitions:
+            return {"figures": {**told.own, "partitions": told.of_partitions}}
+        found = connectors_figures(told.own)
         return {"figures": found} if found else {}
 
     def tasks(self, connector: str) -> list[dict[str, Any]]:

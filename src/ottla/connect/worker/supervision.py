@@ -107,6 +107,7 @@ class Supervisor:
         self.membership_ms: Callable[[], float] | None = None
         """For how long the worker is surely a member of its group; None for a worker without one."""
         self.figures: dict[TaskId, Mapping[str, float]] = {}
+        self.figures_of_partitions: dict[TaskId, Mapping[str, Mapping[str, float]]] = {}
 
     # -- wishes ---------------------------------------------------------------------------------------
 
@@ -296,8 +297,9 @@ class Supervisor:
                     self._watching.partitions(id, partitions)
             case Topics(_, topics):
                 self._watching.topics(id, topics)
-            case Figures(_, figures):
+            case Figures(_, figures, of_partitions):
                 self.figures[id] = figures
+                self.figures_of_partitions[id] = of_partitions
 
     def _died(self, host: Host, reason: str) -> None:
         """All runs of a host are over; those that were asked to stop have done so."""
@@ -313,6 +315,7 @@ class Supervisor:
         if live is not None and live.overdue is not None:
             live.overdue.cancel()
         self.figures.pop(id, None)
+        self.figures_of_partitions.pop(id, None)
         self._perform(self._runs.ended(id, number, trace, _now_ms(), counts=counts))
         self._watching.changed()
 

@@ -47,6 +47,12 @@ TASK_FIGURES: Final = Metric(
     "Figures that a task tells: records, errors, lag. Those of its connector begin with connector.",
     ("connector", "task", "figure"),
 )
+PARTITION_FIGURES: Final = Metric(
+    "ottla_connect_partition_figure",
+    Kind.GAUGE,
+    "Figures of single source partitions, of tasks that tell them: a mirror's lag, records, bytes, losses.",
+    ("connector", "task", "partition", "figure"),
+)
 
 _SLOT: Final = ("connector", "task")
 SLOT_LAG: Final = Metric(

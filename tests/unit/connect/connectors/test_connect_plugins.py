@@ -57,6 +57,7 @@ def test_each_plugin_is_a_connector_with_its_settings(plugin: Plugin) -> None:
         ("ottla.connect.DocumentSource", Kind.SOURCE),
         ("ottla.connect.DocumentSink", Kind.SINK),
         ("io.debezium.connector.postgresql.PostgresConnector", Kind.SOURCE),
+        ("io.debezium.connector.mariadb.MariaDbConnector", Kind.SOURCE),
     ],
 )
 def test_connectors_are_found_by_the_names_that_files_have(name: str, kind: Kind) -> None:

@@ -1,4 +1,4 @@
-"""How a column's values stand in records: their schema, and the function from the database's text."""
+"""How a column's values stand in records: their schema, and the function from the database's value."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class NotSent(enum.Enum):
 
 
 NOT_SENT: Final = NotSent.NOT_SENT
-Cell = str | None | NotSent
-"""A value of a row: its text, NULL, or not sent."""
+Cell = str | bytes | int | float | None | NotSent
+"""A value of a row: its text, or what else its database's log gives; NULL, or not sent."""
 
 
 class ConversionError(DataError):
@@ -44,18 +44,18 @@ class ColumnForm:
     """
 
     schema: Schema
-    convert: Callable[[str], Any]
+    convert: Callable[[Any], Any]
     fallback: Any
     unavailable: Any = ABSENT
 
 
-def bound_to(schema: Schema, convert: Callable[[str], Any]) -> Callable[[str], Any]:
+def bound_to(schema: Schema, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """What gives structs the schema of their field, which may be optional where the form's is not."""
     if schema.type is not Type.STRUCT:
         return convert
 
-    def bound(text: str) -> Any:
-        return with_schema(schema, convert(text))
+    def bound(cell: Any) -> Any:
+        return with_schema(schema, convert(cell))
 
     return bound
 

@@ -22,7 +22,7 @@ from ottla.connect.cdc.core.names import Names
 from ottla.connect.data.building import struct_schema
 from ottla.connect.data.schema import Schema, Struct
 
-Convert = Callable[[str], Any]
+Convert = Callable[[Any], Any]
 _log = logging.getLogger(__name__)
 
 
@@ -44,6 +44,8 @@ class CapturedColumn:
     default: Any = None
     in_value: bool = True
     """False where a column filter leaves it out; it may be in the key even so."""
+    doc: str | None = None
+    """Of its schema, in place of the form's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,6 @@ class TableShape:
             elif cell is NOT_SENT:
                 values[slot.name] = self._unavailable(slot)
             else:
-                assert isinstance(cell, str)
                 try:
                     values[slot.name] = slot.convert(cell)
                 except (ValueError, ArithmeticError) as problem:
@@ -194,7 +195,8 @@ def _slot(index: int, column: CapturedColumn) -> _Slot | None:
     if form is None:
         return None
     optional = column.optional or form.schema.optional
-    schema = replace(form.schema, optional=optional, default=column.default)
+    doc = form.schema.doc if column.doc is None else column.doc
+    schema = replace(form.schema, optional=optional, default=column.default, doc=doc)
     fallback = form.fallback if column.default is None else column.default
     return _Slot(
         index,

@@ -1,0 +1,1 @@
+"""`ottla mirror`: runs mirrors between clusters, and tells how they are."""

@@ -1,0 +1,1 @@
+"""Debezium's MariaDB connector: the binary log's row events as records."""

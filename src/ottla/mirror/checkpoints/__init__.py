@@ -1,0 +1,1 @@
+"""MirrorCheckpoint and MirrorHeartbeat: where a consumer goes on in the other cluster."""

@@ -1,0 +1,1 @@
+"""Decisions of the mirror without I/O: names, patterns, batches."""

@@ -1,0 +1,1 @@
+"""MirrorSource: copies the records of topics, whole batches wherever nothing in them changes."""
