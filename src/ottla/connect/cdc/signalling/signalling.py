@@ -50,8 +50,8 @@ _log = logging.getLogger(__name__)
 class SignalOptions:
     """prefix: topic.prefix. table: the signal table. topic: of notifications, None for none.
 
-    takes_rows: whether the table's rows are signals (the channel `source`). blocks: whether tables can be copied
-    while the stream waits.
+    takes_rows: whether the table's rows are signals (the channel `source`). blocks: whether there are
+    blocking snapshots.
     """
 
     prefix: str
