@@ -62,6 +62,7 @@ reference: install-dev
 commands: install-dev
 	$(BIN)/python tools/generate_commands.py
 	$(BIN)/python tools/generate_doctor.py
+	$(BIN)/python tools/generate_sql.py
 
 # ottla's tests on both brokers, then other projects' suites (only these: .venv/bin/python -m conformance).
 conformance: install-dev

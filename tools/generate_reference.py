@@ -51,6 +51,7 @@ from ottla.core.settings.broker_settings import (
     topics,
     transactions,
 )
+from ottla.core.settings.link_settings import LINK_TOPIC_SETTINGS
 from ottla.core.settings.schema_validation_settings import (
     SCHEMA_VALIDATION_BROKER_SETTINGS,
     SCHEMA_VALIDATION_TOPIC_SETTINGS,
@@ -121,6 +122,11 @@ def pages() -> dict[str, str]:
                     "Of Confluent",
                     list(SCHEMA_VALIDATION_TOPIC_SETTINGS.values()),
                     "The broker must know the Schema Registry: see [services](../services.md).",
+                ),
+                Section(
+                    "Of mirror topics",
+                    list(LINK_TOPIC_SETTINGS.values()),
+                    "Written by links and their commands, see [links](../links.md).",
                 ),
             ],
             Column("Broker's setting", lambda each: joined(name for name, _ in topic_synonyms(each.name))),

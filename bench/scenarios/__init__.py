@@ -18,6 +18,7 @@ from bench.scenarios import (
     lag,
     latency,
     life,
+    link,
     listing,
     metrics,
     mirror,
@@ -59,6 +60,7 @@ _FAMILIES = (
     connect_lake,
     connect_workers,
     mirror,
+    link,
 )
 
 SCENARIOS: Mapping[str, Scenario] = {

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from bench import clients, processes
 from bench.errors import BenchError
@@ -172,6 +172,10 @@ def _end(target: Server) -> int:
         return sum(
             consumer.get_watermark_offsets(TopicPartition(REMOTE, each), 10)[1] for each in topic.partitions
         )
+    except KafkaException as problem:
+        if problem.args[0].code() in clients.NOT_READY:
+            return 0  # a new topic's leader does not know of it yet
+        raise
     finally:
         consumer.close()
 

@@ -126,10 +126,14 @@ NOT_PLAYED: Final = frozenset(
         *("connect worker", "connect standalone", "connect apply", "connect list", "connect status"),
         *("connect config", "connect logs", "connect restart", "connect pause", "connect resume"),
         *("connect stop", "connect delete", "connect offsets", "connect plugins", "connect signal"),
+        *("mirror run", "mirror status"),  # docs/mirror.md shows them
         *("completion bash", "completion zsh", "completion fish"),
         *("quorum add", "quorum remove", "quorum unregister", "quorum upgrade"),
         *("group remove-member", "txn abort", "txn force-terminate"),
         *("token create", "token renew", "token expire", "token describe"),
         *("audit-log verify", "audit-log list"),
+        # docs/links.md shows them
+        *("mirror run", "mirror status"),  # docs/mirror.md shows them
+        *("link create", "link list", "link describe", "link promote", "link fail-over", "link delete"),
     }
 )

@@ -40,6 +40,7 @@ from ottla.broker.coordinators.producer_ids import ProducerIdSource
 from ottla.broker.coordinators.share_coordinator import ShareCoordinator
 from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from ottla.broker.handlers.table import broker_table, controller_table
+from ottla.broker.links.gate import LinksGate, StatusTopicGate
 from ottla.broker.listeners import PLAINTEXT, PROTOCOLS, SASL_PROTOCOLS, TLS_PROTOCOLS, Listener
 from ottla.broker.network.connection import Dispatch
 from ottla.broker.network.context import ANONYMOUS, RequestContext
@@ -60,6 +61,7 @@ from ottla.config.errors import ConfigError, UserError
 from ottla.config.setting import Setting
 from ottla.core.decisions.topic_names import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from ottla.core.image.image import EndpointImage, MetadataDelta, MetadataImage
+from ottla.core.links.definition import LINK_TOPIC
 from ottla.core.replica.fetch_sessions import FetchSessionCache
 from ottla.core.settings import broker_settings
 from ottla.metrics.settings import LISTEN as METRICS_LISTEN
@@ -188,6 +190,7 @@ class Broker:
         self.share_state: ShareStatePersister
         self._share_partitions: SharePartitions | None = None
         self.producer_ids: ProducerIdSource
+        self.links: LinksGate
 
     @classmethod
     async def start(
@@ -442,6 +445,9 @@ class Broker:
         self.produced_appends = replication.produced_appends
         self.internal_appends = replication.internal_appends
         self.roles.open()
+        self.links = LinksGate(self)
+        self.roles.tell_links(self.links)
+        self.links.begin()
         self.producer_ids = ProducerIdSource(self)
         self.coordinator_partitions = CoordinatorPartitions(
             self, self.log_directory.path, self._reload_coordinators
@@ -455,6 +461,7 @@ class Broker:
                 GROUP_TOPIC: self.groups,
                 TRANSACTION_TOPIC: self.transactions,
                 SHARE_TOPIC: self.share_coordinator,
+                LINK_TOPIC: StatusTopicGate(self.links),
             },
             on_transaction_end={GROUP_TOPIC: self.groups.on_transaction_end},
             on_topics_deleted=(self.groups.on_topics_deleted, self.share_coordinator.on_topics_deleted),
@@ -470,6 +477,8 @@ class Broker:
         # Groups first: a shard hears of a topic's end before it hears that its offsets go.
         self.groups.on_metadata(delta)
         self.roles.on_metadata(delta)
+        self.links.on_metadata(delta)
+        self.producer_ids.on_metadata(delta)
         self.transactions.on_metadata(delta)
         self.telemetry.on_metadata(delta)
         self.lifecycle.on_metadata(delta)
@@ -678,6 +687,7 @@ class Broker:
         await self.lifecycle.shut_down()
         if self._share_partitions is not None:
             self._share_partitions.stop()
+        self.links.stop()
         await self.server.stop({listener.name for listener in self.config.listeners})
         await self.telemetry.stop()
         await self.groups.stop()

@@ -47,6 +47,9 @@ COMMANDS: dict[str, Entry] = {
     "partition": Entry(
         "ottla.cli.cluster.partition:partition", "Move replicas between brokers, elect leaders"
     ),
+    "link": Entry(
+        "ottla.cli.cluster.link:link", "Mirror another cluster's topics with the same offsets, move to them"
+    ),
     "doctor": Entry(
         "ottla.cli.cluster.doctor:doctor", "Tell what is wrong with a cluster, how bad, and what mends it"
     ),

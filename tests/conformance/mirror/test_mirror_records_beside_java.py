@@ -6,10 +6,14 @@ import base64
 import random
 from pathlib import Path
 
+import pytest
+
 from ottla.mirror.core.offset_sync_store import OffsetSyncStore
 from ottla.mirror.core.record_formats import Checkpoint, Heartbeat, OffsetSync
 from ottla.mirror.core.sparse_syncs import SparseSyncs, SyncedOffsets
 from support.java.mirror_oracle import ask_mirror, base64_of
+
+pytestmark = pytest.mark.java
 
 LETTERS = "abcäöß漢字🙂 .-_"
 

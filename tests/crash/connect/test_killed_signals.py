@@ -90,7 +90,7 @@ def test_incremental_snapshots_resume_at_their_chunk_exactly_once(
         signal_data_collection="public.signals",
         signal_enabled_channels="source,kafka",
         signal_poll_interval_ms="20",
-        incremental_snapshot_chunk_size="37",
+        incremental_snapshot_chunk_size="150",
         notification_enabled_channels="sink",
         read_only=read_only,
     ) | {
@@ -146,8 +146,8 @@ def test_incremental_snapshots_resume_at_their_chunk_exactly_once(
         done = f"{prefix}.notes"
         state = final_state(url)
         expected = len(ids) * len(TABLES)
-        until(lambda: scans(bootstrap, done).total(), lambda found: found >= expected, seconds=120)
-        until(lambda: replayed(bootstrap, topics), lambda found: found == state, seconds=60)
+        until(lambda: scans(bootstrap, done).total(), lambda found: found >= expected, seconds=300)
+        until(lambda: replayed(bootstrap, topics), lambda found: found == state, seconds=120)
         assert host.stop(order.run) is None
     for table, topic in topics.items():
         check(f"seed {seed}: {table}", events(bootstrap, topic))

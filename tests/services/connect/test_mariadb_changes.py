@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ottla.connect.cdc.mariadb import connector
 from ottla.connect.cdc.mariadb.binlog import BinlogError
 from ottla.connect.cdc.mariadb.column_forms import FormOptions, column_form, default_value
 from ottla.connect.cdc.mariadb.ddl import carry_out
@@ -19,7 +20,7 @@ from ottla.connect.cdc.mariadb.model import Table, TableId, Tables
 from ottla.connect.cdc.mariadb.replication import BinlogConnection
 from ottla.connect.cdc.mariadb.server import SetupError, read_charsets
 from ottla.connect.cdc.mariadb.translation import StreamError
-from ottla.connect.data.record import SourceRecord
+from ottla.connect.data.record import SourceProgress, SourceRecord
 from ottla.connect.plugins.api import RetriableError
 from support.connect.cdc import mariadb_types as types
 from support.connect.cdc.mariadb_changes import (
@@ -474,6 +475,50 @@ def test_sources_can_be_left_out(port: int, database: str, tmp_path: Path) -> No
         assert values_of(reading.take(1)[0]) == {"a": 2}
 
 
+@pytest.mark.long
+def test_a_replica_takes_over_with_its_own_files(port: int, database: str, tmp_path: Path) -> None:
+    with logging_mariadb("--server-id=8", "--log-slave-updates=ON", "--log-bin=replica") as other:
+        execute(
+            other,
+            "SET SESSION sql_log_bin = 0",
+            f"CREATE DATABASE {database}",
+            f"SET GLOBAL gtid_slave_pos = '{gtids_of_log(port)}'",
+            f"CHANGE MASTER TO master_host='127.0.0.1', master_port={port}, master_user='ottla', "
+            "master_use_gtid=slave_pos, master_connect_retry=1",
+            "START SLAVE",
+        )
+        execute(
+            port, f"CREATE TABLE {database}.t (a int PRIMARY KEY)", f"INSERT INTO {database}.t VALUES (1)"
+        )
+        config = config_of(port, database, tmp_path)
+        with closing(Reading(config)) as reading:
+            assert values_of(reading.take(1)[0]) == {"a": 1}
+            reading.turn()
+            execute(port, f"ALTER TABLE {database}.t ADD b int", f"INSERT INTO {database}.t VALUES (2, 3)")
+            execute(port, f"INSERT INTO {database}.t VALUES (3, 4), (4, 5)")
+            offset = reading.take(3)[1].source_offset  # within a transaction
+        assert offset["file"].startswith("log.")
+        wait_for_replica(port, other)
+        execute(other, "STOP SLAVE", f"INSERT INTO {database}.t VALUES (5, 6)")
+        with closing(Reading(config | {"database.port": str(other)}, offset)) as reading:
+            found = reading.take(2)
+        assert [values_of(each) for each in found] == [{"a": 4, "b": 5}, {"a": 5, "b": 6}]
+        assert found[-1].source_offset["file"].startswith("replica.")
+
+
+def gtids_of_log(port: int) -> str:
+    with closing(connection(port)) as opened, opened.cursor() as cursor:
+        cursor.execute("SELECT @@gtid_binlog_pos")
+        return str(cursor.fetchall()[0][0])
+
+
+def wait_for_replica(port: int, other: int) -> None:
+    wanted = gtids_of_log(port)
+    with closing(connection(other)) as opened, opened.cursor() as cursor:
+        cursor.execute("SELECT MASTER_GTID_WAIT(%s, 30)", (wanted,))
+        assert cursor.fetchall()[0][0] == 0, "the replica does not follow"
+
+
 def test_heartbeats_move_the_offset_where_nothing_is_captured(
     port: int, database: str, tmp_path: Path
 ) -> None:
@@ -488,6 +533,22 @@ def test_heartbeats_move_the_offset_where_nothing_is_captured(
         deadline = time.monotonic() + 20
         while reading.some()[-1].source_offset == first.source_offset:
             assert time.monotonic() < deadline
+
+
+def test_a_place_without_records_is_told(
+    port: int, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connector, "PROGRESS_SECONDS", 0.0)
+    config = config_of(port, database, tmp_path, table_exclude_list=".*", snapshot_mode="no_data")
+    with closing(Reading(config)) as reading:
+        reading.turn()
+        execute(
+            port, f"CREATE TABLE {database}.t (a int PRIMARY KEY)", f"INSERT INTO {database}.t VALUES (1)"
+        )
+        deadline = time.monotonic() + 20
+        while not isinstance(batch := reading.turn(), SourceProgress):
+            assert not batch and time.monotonic() < deadline
+        assert batch.source_offset["gtids"]
 
 
 def test_schema_changes_are_told(port: int, database: str, tmp_path: Path) -> None:

@@ -542,3 +542,92 @@ def test_an_idle_database_moves_its_slot_while_other_databases_write(
         while not (found := [each for each in reading.some() if each.record.topic == "srv.public.t"]):
             pass
         assert told(found) == [("c", "b")]
+
+
+@pytest.mark.parametrize("via_root", [True, False])
+def test_partitions_come_as_their_table_or_as_themselves(
+    url: str, connection: Connection, via_root: bool
+) -> None:
+    connection.execute("CREATE TABLE p (id integer PRIMARY KEY, v text) PARTITION BY RANGE (id)")
+    connection.execute("CREATE TABLE p_low PARTITION OF p FOR VALUES FROM (0) TO (3000)")
+    connection.execute("CREATE TABLE p_high PARTITION OF p FOR VALUES FROM (3000) TO (9000)")
+    connection.execute("INSERT INTO p SELECT n, n::text FROM generate_series(0, 5999) n")
+    given = config(
+        url,
+        publish_via_partition_root=str(via_root).lower(),
+        snapshot_max_threads="2",
+        ottla_snapshot_range_rows="700",
+    )
+    with closing(Reading(given)) as reading:
+        found = reading.take(6000)
+        connection.execute("UPDATE p SET id = 6000 WHERE id = 1")
+        found += reading.take(3)
+    names = {"srv.public.p"} if via_root else {"srv.public.p_low", "srv.public.p_high"}
+    assert {each.record.topic for each in found} == names
+    assert {each.record.key.values["id"] for each in found[:6000]} == set(range(6000))
+    assert [each.record.value and each.record.value.values["op"] for each in found[6000:]] == ["d", None, "c"]
+
+
+def test_tables_that_are_not_copied_are_streamed_and_statements_select_rows(
+    url: str, connection: Connection
+) -> None:
+    for name in ("a", "b", "c"):
+        make_table(connection, name, f"{name}1", f"{name}2")
+    given = config(
+        url,
+        snapshot_include_collection_list="public.(a|c)",
+        snapshot_select_statement_overrides="public.c",
+        max_batch_size="1",
+    ) | {"snapshot.select.statement.overrides.public.c": "SELECT v, id FROM c WHERE v LIKE '%2' ORDER BY id;"}
+    with closing(Reading(given)) as reading:
+        assert told(reading.take(1)) == [("r", "a1")]
+    # Before the copy is done: what is never copied is streamed even so.
+    connection.execute("INSERT INTO b (v) VALUES ('b3')")
+    with closing(Reading(given, reading.offset)) as again:
+        assert told(again.take(4)) == [("c", "b3"), ("r", "a1"), ("r", "a2"), ("r", "c2")]
+        connection.execute("UPDATE b SET v = 'b4' WHERE id = 1")
+        assert told(again.take(1)) == [("u", "b4")]
+    with pytest.raises(ConfigError, match=r"overrides\.public\.a is missing"):
+        Reading(given | {"snapshot.select.statement.overrides": "public.a"})
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "words"),
+    [
+        ("column.mask.with.x.chars", "a", "no such setting"),
+        ("column.truncate.to.0.chars", "a", "no such setting"),
+        ("column.mask.hash.CRC.with.salt.a", "a", "no such hash"),
+        ("column.mask.with.3.chars", "a[", "column.mask.with.3.chars"),
+        ("converters", "mine", "transform"),
+        ("snapshot.locking.mode", "custom", "snapshot.locking.mode"),
+    ],
+)
+def test_settings_of_columns_that_make_no_sense_are_told(
+    url: str, setting: str, value: str, words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Reading(config(url) | {setting: value})
+
+
+def test_a_stream_behind_a_copy_confirms_nothing_that_kafka_does_not_have(
+    url: str, connection: Connection
+) -> None:
+    for name in ("a", "b"):
+        make_table(connection, name, f"{name}1", f"{name}2")
+    given = config(url, max_batch_size="1", status_update_interval_ms="1")
+    with closing(Reading(given)) as first:
+        first.take(2)
+        kept = first.offset
+    assert kept is not None
+    connection.execute("DELETE FROM a WHERE id = 1")
+    connection.execute("INSERT INTO b (v) VALUES ('b3')")
+    with closing(Reading(given, kept)) as second:
+        second.take(2 + 3)  # the delete and its tombstone, and b
+        for _ in range(300):
+            second.turn()
+        # A kill here begins at the offset of before: its changes have to be there still.
+        assert confirmed(connection, given["slot.name"]) <= kept["commit"]
+        second.commit()
+        _until(lambda: not second.turn() and confirmed(connection, given["slot.name"]) > kept["commit"])
+    with closing(Reading(given, kept)) as again, pytest.raises(SetupError, match="offset was set back"):
+        again.turn()

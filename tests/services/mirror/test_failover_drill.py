@@ -50,6 +50,7 @@ def _killing(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 def test_failover_and_failback_with_kills(tmp_path: Path, delivery: str) -> None:
     seed = random.randrange(2**32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -13,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ottla.connect.host.messages import Ended
+from ottla.connect.host.messages import Ended, Figures
 from support.mirror.mirrors import (
     TIMEOUT_S,
     Mirror,
@@ -358,3 +359,46 @@ def test_a_task_whose_place_was_taken_writes_no_more(pair: Pair, name: str, rng:
             other.begin_transaction()
             other.produce(f"a.{name}", b"late")
             other.commit_transaction(TIMEOUT_S)
+
+
+@pytest.mark.long
+def test_a_source_that_lost_records_is_told_and_copied_on(tmp_path: Path, name: str) -> None:
+    with ExitStack() as stack:
+        source = stack.enter_context(OttlaBroker.start(tmp_path / "source"))
+        target = stack.enter_context(OttlaBroker.start(tmp_path / "target"))
+        make_topic(source.bootstrap, name)
+        produce(source.bootstrap, name, 100)
+        source.stop()
+        shutil.copytree(source.data_dir, tmp_path / "before")
+        source.restart()
+        produce(source.bootstrap, name, 60, prefix="lost")
+        mirror = Mirror(source.bootstrap, target.bootstrap, tmp_path, {"topics": name})
+        with mirror.running():
+            wait_for_same(source.bootstrap, name, target.bootstrap, f"a.{name}")
+            source.kill()
+            shutil.rmtree(source.data_dir)
+            shutil.copytree(tmp_path / "before", source.data_dir)
+            source.restart()
+            # no more than before: then the log's end says that records are missing
+            until(lambda: "has lost offsets 100 to 159 (60)" in mirror.log.read_text(), "the loss is told")
+            produce(source.bootstrap, name, 30, prefix="new")
+            until(lambda: len(content(target.bootstrap, f"a.{name}")) >= 190, "the new ones are copied")
+            mirror.stop_task()
+            assert mirror.figures().figures["breaks"] == 1
+        values = [each.value for each in content(target.bootstrap, f"a.{name}")]
+        parts = (("", 100), ("lost", 60), ("new", 30))
+        assert values == [f"{prefix}{n}".encode() for prefix, count in parts for n in range(count)]
+
+
+@pytest.mark.long
+def test_a_new_mirror_may_begin_at_the_latest_records(pair: Pair, name: str) -> None:
+    make_topic(pair.source, name)
+    produce(pair.source, name, 100, prefix="old")
+    with mirror_of(pair, name, {"consumer.auto.offset.reset": "latest"}).running() as mirror:
+        until(lambda: "are copied exactly once" in mirror.log.read_text(), "it runs")
+        assert mirror.host is not None and mirror.task is not None
+        mirror.host.wait(mirror.task.run, Figures)
+        produce(pair.source, name, 20, prefix="new")
+        until(lambda: len(content(pair.target, f"a.{name}")) >= 20, "the new ones are copied")
+    values = [each.value for each in content(pair.target, f"a.{name}")]
+    assert values == [f"new{n}".encode() for n in range(20)]

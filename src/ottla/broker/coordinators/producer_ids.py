@@ -14,6 +14,7 @@ from ottla.protocol.messages.allocate_producer_ids_response import AllocateProdu
 if TYPE_CHECKING:
     from ottla.broker.controller.controller_channel import ControllerChannel
     from ottla.broker.controller.lifecycle import BrokerLifecycle
+    from ottla.core.image.image import MetadataDelta
 
 
 class ProducerIdsNode(Cluster, Protocol):
@@ -37,6 +38,7 @@ class ProducerIdSource:
         self._node = node
         self._ids = ProducerIds()
         self._refilling = asyncio.Lock()
+        self._first_allowed = 0
 
     async def next_id(self) -> int:
         """The next id. Raises KafkaError when the controller can't give a block."""
@@ -46,9 +48,18 @@ class ProducerIdSource:
                 # Callers that waited for the lock find the block that the first one brought.
                 producer_id = self._ids.take()
                 if producer_id is None:
-                    self._ids.refill(await self._block())
+                    block = await self._block()
+                    if block.first < self._first_allowed:
+                        continue  # ids were skipped while the answer was on its way
+                    self._ids.refill(block)
                     producer_id = self._ids.take()
         return producer_id
+
+    def on_metadata(self, delta: MetadataDelta) -> None:
+        """Ids were skipped, because a mirror topic's producers have them: give none of an older block."""
+        if delta.producer_ids_skipped:
+            self._first_allowed = self._node.image.next_producer_id
+            self._ids.drop()
 
     async def _block(self) -> ProducerIdBlock:
         node = self._node

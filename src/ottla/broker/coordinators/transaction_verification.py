@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from ottla.broker.parts import Clock, Cluster, Loop
+from ottla.core.links.topic_state import is_mirror
 from ottla.core.settings import broker_settings
 from ottla.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from ottla.protocol.messages.produce_request import ProduceRequest
@@ -213,9 +214,11 @@ def find_transactional_appends(
                 continue
             if version >= _FIRST_VERSION_WITH_TOPIC_IDS:
                 known = node.image.topics_by_id.get(topic.topic_id)
-                if known is not None and known.name not in refused_topics:
+                if known is None or is_mirror(node.image, known.name):
+                    continue  # a mirror must never be part of a transaction: it could not take the marker
+                if known.name not in refused_topics:
                     found.append(((topic.topic_id, data.index), (known.name, data.index), header))
-            elif topic.name not in refused_topics:
+            elif topic.name not in refused_topics and not is_mirror(node.image, topic.name):
                 found.append(((topic.name, data.index), (topic.name, data.index), header))
     if not found:
         return None

@@ -9,6 +9,7 @@ from ottla.broker.listeners import SSL, Listener
 from ottla.broker.metrics.coordinators import CoordinatorMetrics, CoordinatorsNode
 from ottla.broker.metrics.flushes import FlushMetrics
 from ottla.broker.metrics.health import HealthNode, node_health
+from ottla.broker.metrics.links import LinkMetrics, LinksNode
 from ottla.broker.metrics.maintenance import MaintenanceMetrics, MaintenanceNode
 from ottla.broker.metrics.metadata import MetadataMetrics, MetadataNode
 from ottla.broker.metrics.network import LoopProbe, NetworkMetrics
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.broker.network.server import Server
 
     class MetricsNode(
+        LinksNode,
         Loop,
         HealthNode,
         MetadataNode,
@@ -110,6 +112,7 @@ class NodeMetrics:
             MaintenanceMetrics(node).read,
             CoordinatorMetrics(node).read,
             TelemetryMetrics(node).read,
+            LinkMetrics(node).read,
         )
 
     def _add(self, *sources: Source) -> None:

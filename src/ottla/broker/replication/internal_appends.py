@@ -81,10 +81,11 @@ class InternalAppends:
         """End a producer's transaction in a partition; returns the marker's offset.
 
         It counts once the high watermark has passed. Raises UnknownTopicOrPartition, NotLeaderOrFollower,
-        NotEnoughReplicas, InvalidProducerEpoch, TransactionCoordinatorFenced, or OSError when the disk
-        refuses.
+        NotEnoughReplicas, InvalidProducerEpoch, TransactionCoordinatorFenced, PolicyViolation for a mirror
+        topic, or OSError when the disk refuses.
         """
         partition = self._partition_with_enough_replicas(topic, index)
+        self._settings.rules_of(topic)
         partition.log.producers.check_marker(
             producer_id, producer_epoch, coordinator_epoch, transaction_version
         )
@@ -155,7 +156,7 @@ class InternalAppends:
         self, partition: Partition, batch: memoryview, header: BatchHeader, now_ms: int
     ) -> AppendResult:
         """Append a batch that this broker made; it gets the topic's timestamp type, as a producer's does."""
-        if self._settings.batch_rules[partition.topic].log_append_time:
+        if self._settings.rules_of(partition.topic).log_append_time:
             header = patch_log_append_time(batch, 0, header, now_ms)
         result = partition.append(batch, (header,), now_ms)
         if result.rolled or result.flush_due:

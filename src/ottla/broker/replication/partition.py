@@ -232,7 +232,8 @@ class Partition:
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """(largest epoch at or below `leader_epoch`, its end offset); (-1, -1) when there is none."""
-        if self._leader is not None and leader_epoch == self._leader.leader_epoch:
+        if self._leader is not None and leader_epoch == self._leader.leader_epoch == self.log.latest_epoch:
+            # A mirror's log need not have its leader's epoch: one that a follower has was cut here.
             return leader_epoch, self.log.log_end_offset
         return self.log.end_offset_for_epoch(leader_epoch)
 
@@ -297,6 +298,33 @@ class Partition:
             self._wake_scheduled = True
             self._loop.call_soon(self._wake)
         return result
+
+    def append_mirrored(
+        self, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int
+    ) -> AppendResult:
+        """As the leader of a mirror, append batches of its source as they are, with the source's epochs.
+
+        Raises NotLeaderOrFollower, ValueError for offsets before the log's end, or OSError when the disk
+        refuses.
+        """
+        leader = self._leader
+        if leader is None:
+            raise NotLeaderOrFollower()
+        result = self.log.append(batches, headers, now_ms=now_ms)
+        self.appends += 1
+        self.log.producers.on_high_watermark(leader.on_append(result.last_offset + 1))
+        self.on_progress()
+        if self._append_waiters and not self._append_wake_scheduled:
+            self._append_wake_scheduled = True
+            self._loop.call_soon(self._wake_append_waiters)
+        return result
+
+    def on_mirror_cut(self) -> None:
+        """The log of a mirror led here was cut as its source's was: followers cut theirs when they fetch."""
+        self.leader.on_mirror_cut(self.log.log_end_offset)
+        if self._led_from is not None:  # the counters must not go back
+            self._led_from = self.log.log_end_offset, self.log.appended_bytes
+        self.on_truncated()
 
     def on_progress(self) -> None:
         """The high watermark or the in-sync set may have changed: wake readers, answer waits for commits."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.replication_settings import read_only
 from ottla.protocol.batch_validation import HeavyBatch, validate_produced
 from ottla.protocol.errors import MessageTooLarge, NotEnoughReplicas
 from ottla.protocol.record_batch import LOG_APPEND_TIME, BatchHeader
@@ -93,7 +94,10 @@ class ProducedAppends:
         if acks == ACKS_ALL and partition.is_replicated and not partition.leader.has_enough_replicas:
             raise NotEnoughReplicas()
         now_ms = self._now_ms()
-        rules = self._rules[partition.topic]
+        try:
+            rules = self._rules[partition.topic]
+        except KeyError:
+            raise read_only(partition.topic) from None
         if checked is None:
             if self._schema_rules and records and partition.topic in self._schema_rules:
                 raise HeavyBatch
@@ -141,7 +145,7 @@ class ProducedAppends:
             raise
 
     async def _checked(self, partition: Partition, records: Buffer, zstd_allowed: bool) -> CheckedBatch:
-        rules = self._rules[partition.topic]
+        rules = self._settings.rules_of(partition.topic)
         schemas = self._schema_rules.get(partition.topic)
         now_ms = self._now_ms()
         checked = None

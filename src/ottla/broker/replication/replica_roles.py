@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.replication.partition import NO_LEADER, Partition
 from ottla.core.image.image import MetadataDelta, PartitionImage, TopicImage
+from ottla.core.links.topic_state import is_copied, is_mirror
 from ottla.core.replica.follower import PartitionFollower
 from ottla.core.replica.leader import PartitionLeader
 from ottla.core.settings import broker_settings
@@ -53,6 +54,18 @@ class PartitionCoordinator(Protocol):
         ...
 
 
+class MirrorTopics(Protocol):
+    """The links of this broker, which fill the mirror topics that are led here."""
+
+    def on_led(self, partition: Partition) -> None:
+        """This broker leads the partition now, or in a new leader epoch."""
+        ...
+
+    def on_resigned(self, partition: Partition) -> None:
+        """This broker leads the partition no more."""
+        ...
+
+
 #: Topics are gone: their ids and names.
 OnTopicsDeleted = Callable[[Sequence[tuple[uuid.UUID, str]]], None]
 
@@ -78,6 +91,7 @@ class ReplicaRoles:
         self._fetchers = fetchers
         self._in_sync = in_sync
         self._coordinators: Mapping[str, PartitionCoordinator] = {}
+        self._mirrors: MirrorTopics | None = None
         self._on_topics_deleted: Sequence[OnTopicsDeleted] = ()
         self._has_roles = False
 
@@ -103,6 +117,10 @@ class ReplicaRoles:
         """
         self._coordinators = coordinators
         self._on_topics_deleted = on_topics_deleted
+
+    def tell_links(self, mirrors: MirrorTopics) -> None:
+        """From now on tell the links which mirror topics' partitions are led here. Before `take_roles`."""
+        self._mirrors = mirrors
 
     def take_roles(self) -> None:
         """This broker is registered: lead and follow what the metadata says.
@@ -199,6 +217,7 @@ class ReplicaRoles:
             self._configure(topic.name)
         is_new = not self._logs.exists(topic.name, index)
         was_cleaned = self._cleaner.before_opening(topic.name, index, is_new=is_new)
+        was_cleaned = was_cleaned or is_mirror(self._node.image, topic.name)  # it has its source's holes
         stored = self._logs.open_or_create(
             topic, index, self._settings.log_configs[topic.name], is_new=is_new, was_cleaned=was_cleaned
         )
@@ -221,7 +240,9 @@ class ReplicaRoles:
             return
         self._fetchers.leave(held)
         stored = held.log
-        stored.assign_epoch(image.leader_epoch)
+        mirrored = is_mirror(self._node.image, held.topic)
+        if not (mirrored and is_copied(self._node.image, held.topic)):
+            stored.assign_epoch(image.leader_epoch)  # the epochs of a mirror are its source's
         leader = PartitionLeader(
             local_id=self._node.node_id,
             leader_epoch=image.leader_epoch,
@@ -237,6 +258,8 @@ class ReplicaRoles:
         )
         held.lead(leader)
         self._partitions.lead(held)
+        if mirrored and self._mirrors is not None:
+            self._mirrors.on_led(held)
         coordinator = self._coordinators.get(held.topic)
         if coordinator is not None:
             coordinator.on_elected(held.index, image.leader_epoch)
@@ -267,6 +290,8 @@ class ReplicaRoles:
         if not held.is_leader:
             return
         self._partitions.resign(held)
+        if self._mirrors is not None:
+            self._mirrors.on_resigned(held)
         coordinator = self._coordinators.get(held.topic)
         if coordinator is not None:
             coordinator.on_resigned(held.index)

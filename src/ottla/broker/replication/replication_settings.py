@@ -9,10 +9,12 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from ottla.core.links.topic_state import is_mirror
 from ottla.core.settings import broker_settings, topic_settings
 from ottla.core.settings.config_layers import TopicConfig
 from ottla.protocol.batch_validation import BatchRules
 from ottla.protocol.compression import Codec
+from ottla.protocol.errors import PolicyViolation
 from ottla.storage.log import LogConfig
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ class ReplicationSettings:
         self._quotas = quotas
         self._schemas = schemas
         self.batch_rules: dict[str, BatchRules] = {}
+        """A mirror topic has none, which is how an append to one is found without a look at each."""
         self.log_configs: dict[str, LogConfig] = {}
         self.min_insync_replicas: dict[str, int] = {}
         self.fetch_max_bytes = 0
@@ -51,11 +54,21 @@ class ReplicationSettings:
         """Take over a topic's settings."""
         broker_config = self._cluster.config
         config = broker_config.for_topic(topic, self._cluster.image)
-        self.batch_rules[topic] = _batch_rules(config)
+        if is_mirror(self._cluster.image, topic):
+            self.batch_rules.pop(topic, None)
+        else:
+            self.batch_rules[topic] = _batch_rules(config)
         self.log_configs[topic] = _log_config(config, broker_config)
         self.min_insync_replicas[topic] = config[topic_settings.MIN_INSYNC_REPLICAS]
         self._quotas.configure_topic(topic, config)
         self._schemas.configure(topic, config)
+
+    def rules_of(self, topic: str) -> BatchRules:
+        """The rules of a topic's batches. Raises PolicyViolation for a mirror topic."""
+        rules = self.batch_rules.get(topic)
+        if rules is None:
+            raise read_only(topic)
+        return rules
 
     def forget_topic(self, topic: str) -> None:
         """The topic is deleted."""
@@ -64,6 +77,13 @@ class ReplicationSettings:
         self.min_insync_replicas.pop(topic, None)
         self._schemas.forget(topic)
         self._quotas.forget_topic(topic)
+
+
+def read_only(topic: str) -> PolicyViolation:
+    """The refusal of writes to a mirror topic; no client tries it again."""
+    return PolicyViolation(
+        f"topic {topic} is a mirror of another cluster's, read-only until it is promoted or failed over"
+    )
 
 
 def _batch_rules(config: TopicConfig) -> BatchRules:

@@ -21,9 +21,9 @@ from ottla.cli.frame.terminal import Style
 from ottla.client.connect_api import ConnectAccess, ConnectApi
 from ottla.client.errors import ClusterError
 from ottla.config.sources import SET
+from ottla.mirror.run.settings import DEFAULT_LISTEN, URL_VARIABLE
 
-URL_VARIABLE: Final = "OTTLA_MIRROR_URL"
-DEFAULT_URL: Final = "http://127.0.0.1:8084"
+DEFAULT_URL: Final = f"http://{DEFAULT_LISTEN}"
 SOURCE: Final = "MirrorSourceConnector"
 RUNNING: Final = "RUNNING"
 _STATES: Final = ("failed", "down", "restarting", "unassigned", "paused", "stopped", "idle", "running")
@@ -185,7 +185,7 @@ def _with_figures(
 
 def _add(row: dict[str, Any], figures: Mapping[str, Any]) -> None:
     """Add a task's figures to those of its flow."""
-    row["lag"] += figures.get("lag-records", 0)
+    row["lag"] += int(figures.get("lag-records", 0))
     row["lag_seconds"] = max(row["lag_seconds"], figures.get("lag-seconds", 0.0))
     row["records_per_second"] += figures.get("record-rate", 0.0)
     row["bytes_per_second"] += figures.get("byte-rate", 0.0)
@@ -197,12 +197,12 @@ def _add(row: dict[str, Any], figures: Mapping[str, Any]) -> None:
                 "flow": row["flow"],
                 "partition": partition,
                 "position": int(each.get("position", 0)),
-                "lag": each.get("lag-records", 0),
+                "lag": int(each.get("lag-records", 0)),
                 "lag_seconds": each.get("lag-seconds", 0.0),
-                "records": each.get("record-count", 0),
-                "bytes": each.get("byte-count", 0),
-                "dead_letters": each.get("dead-letters", 0),
-                "lost_offsets": each.get("lost-offsets", 0),
+                "records": int(each.get("record-count", 0)),
+                "bytes": int(each.get("byte-count", 0)),
+                "dead_letters": int(each.get("dead-letters", 0)),
+                "lost_offsets": int(each.get("lost-offsets", 0)),
             }
         )
 

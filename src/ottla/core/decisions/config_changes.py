@@ -21,6 +21,7 @@ from ottla.core.image.image import (
     TOPIC_RESOURCE,
     MetadataImage,
 )
+from ottla.core.links.metadata import concerns_links, link_values, mirror_change
 from ottla.core.settings import client_metrics_settings, group_settings, topic_settings
 from ottla.core.settings.broker_settings import (
     BROKER_SETTINGS,
@@ -29,6 +30,7 @@ from ottla.core.settings.broker_settings import (
     without_listener,
 )
 from ottla.core.settings.config_layers import BrokerLayers, GroupConfig
+from ottla.core.settings.link_settings import LINK_TOPIC_SETTINGS
 from ottla.core.settings.schema_validation_settings import (
     KEY_SCHEMA_VALIDATION,
     SCHEMA_REGISTRY_URL,
@@ -79,7 +81,7 @@ class Operation(enum.IntEnum):
 
 
 TABLES: dict[int, Mapping[str, Setting[Any]]] = {
-    TOPIC_RESOURCE: topic_settings.TOPIC_SETTINGS,
+    TOPIC_RESOURCE: {**topic_settings.TOPIC_SETTINGS, **LINK_TOPIC_SETTINGS},
     BROKER_RESOURCE: BROKER_SETTINGS,
     GROUP_RESOURCE: group_settings.GROUP_SETTINGS,
     CLIENT_METRICS_RESOURCE: client_metrics_settings.CLIENT_METRICS_SETTINGS,
@@ -101,7 +103,23 @@ def change_configs(
         name for name, new in changed.items() if new != before.get(name) or resource_type == BROKER_RESOURCE
     ]
     _check(image, layers, (resource_type, resource_name), after, changed)
+    if resource_type == TOPIC_RESOURCE and concerns_links(changed):
+        return _mirror_records(image, resource_name, before, after)
     return _records(image, resource_type, resource_name, {name: changed[name] for name in records})
+
+
+def _mirror_records(
+    image: MetadataImage, topic: str, before: Mapping[str, str], wanted: Mapping[str, str]
+) -> list[Message]:
+    """The records of a change of a mirror topic, its settings last: who sees them, sees the rest. Raises
+    KafkaError.
+    """
+    after, beside = mirror_change(image, topic, before, wanted)
+    changed: dict[str, str | None] = {
+        name: value for name, value in after.items() if before.get(name) != value
+    }
+    changed.update(dict.fromkeys(name for name in before if name not in after))
+    return [*beside, *_records(image, TOPIC_RESOURCE, topic, changed)]
 
 
 def changed_values(
@@ -129,6 +147,10 @@ def replace_configs(
 ) -> list[Message]:
     """The records that give a resource exactly these values. Raises KafkaError."""
     before = image.configs.get((resource_type, resource_name), {})
+    if resource_type == TOPIC_RESOURCE:
+        if concerns_links(values):
+            raise InvalidRequest("The settings of a mirror topic can't be replaced")
+        values = {**values, **link_values(before)}
     changed: dict[str, str | None] = {
         name: value
         for name, value in values.items()
@@ -245,6 +267,7 @@ def _check_topic(image: MetadataImage, layers: BrokerLayers, name: str, after: M
 _ALL_TOPIC_SETTINGS: Mapping[str, Setting[Any]] = {
     **topic_settings.TOPIC_SETTINGS,
     **SCHEMA_VALIDATION_TOPIC_SETTINGS,
+    **LINK_TOPIC_SETTINGS,
 }
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # Immutable parts are named tuples: frozen dataclasses cost the start of a broker several milliseconds.
 
 NO_LEADER = -1
+NO_BROKER = -1
 NO_LEADER_CHANGE = -2
 #: The directory id in a record of a time when brokers did not register directories.
 MIGRATING_DIRECTORY = UUID(int=0)
@@ -149,6 +150,8 @@ class MetadataDelta:
     client_metrics_changed: bool = False
     features_changed: bool = False
     quotas_changed: bool = False
+    producer_ids_skipped: bool = False
+    """Whether producer ids were passed over that no broker got (at the end of a mirror topic)."""
     unclean_elections: int = 0
     """How many partitions got a leader that was neither in sync nor eligible."""
 
@@ -460,6 +463,8 @@ class MetadataImage:
                 f"next producer id goes back from {self.next_producer_id} to {record.next_producer_id}"
             )
         self.next_producer_id = record.next_producer_id
+        if record.broker_id == NO_BROKER:
+            delta.producer_ids_skipped = True
 
     def _add_acl(self, record: Any, delta: MetadataDelta) -> None:
         self._forget_acl(record.id)

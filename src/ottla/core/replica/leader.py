@@ -236,6 +236,19 @@ class PartitionLeader:
             self._move_high_watermark()
         return self.high_watermark
 
+    def on_mirror_cut(self, log_end_offset: int) -> None:
+        """The log of a mirror was cut as its source's was, and ends at `log_end_offset`.
+
+        The one way by which a high watermark goes back under a leader. Below the new end followers have what
+        this log has; the rest they cut when they compare epochs, which a fetch does before it counts.
+        """
+        self.log_end_offset = log_end_offset
+        self.high_watermark = min(self.high_watermark, log_end_offset)
+        self.epoch_start_offset = min(self.epoch_start_offset, log_end_offset)
+        for follower in self._followers.values():
+            follower.log_end_offset = min(follower.log_end_offset, log_end_offset)
+            follower.leader_end_at_last_fetch = min(follower.leader_end_at_last_fetch, log_end_offset)
+
     def on_follower_fetch(
         self,
         node_id: int,

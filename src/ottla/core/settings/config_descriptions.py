@@ -21,8 +21,12 @@ from ottla.core.settings.config_layers import (
     TopicConfig,
 )
 from ottla.core.settings.group_settings import GROUP_SETTINGS
+from ottla.core.settings.link_settings import LINK_TOPIC_SETTINGS
 from ottla.core.settings.schema_validation_settings import SCHEMA_VALIDATION_TOPIC_SETTINGS
 from ottla.core.settings.topic_settings import TOPIC_SETTINGS
+
+_OWN_TOPIC_SETTINGS: Mapping[str, Setting[Any]] = {**SCHEMA_VALIDATION_TOPIC_SETTINGS, **LINK_TOPIC_SETTINGS}
+"""Settings of topics that Apache Kafka lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ def describe_topic(layers: BrokerLayers, overrides: Mapping[str, str]) -> list[C
     """Every setting of a topic that has `overrides`; those that Apache Kafka lacks only where given."""
     config = TopicConfig(layers, overrides)
     entries = _describe(config, TOPIC_SETTINGS, overrides)
-    own = {name: each for name, each in SCHEMA_VALIDATION_TOPIC_SETTINGS.items() if name in overrides}
+    own = {name: each for name, each in _OWN_TOPIC_SETTINGS.items() if name in overrides}
     return [*entries, *_describe(config, own, overrides)] if own else entries
 
 

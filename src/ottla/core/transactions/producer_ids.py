@@ -34,6 +34,10 @@ class ProducerIds:
         self._next += 1
         return producer_id
 
+    def drop(self) -> None:
+        """Give out no more of the block."""
+        self._next = self._end = 0
+
     def refill(self, block: ProducerIdBlock) -> None:
         """Go on with `block`, and drop the rest of the last one."""
         self._next = block.first

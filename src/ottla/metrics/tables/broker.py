@@ -933,6 +933,50 @@ SHARE_LOST_DEAD_LETTERS: Final = Metric(
     panel=Panel(Dashboard.GROUPS, "Share groups", "Dead letters"),
 )
 
+# -- links --------------------------------------------------------------------------------------------
+
+_LINK: Final = ("link", "topic", "partition")
+LINK_LAG: Final = Metric(
+    "ottla_link_lag_records",
+    Kind.GAUGE,
+    "Offsets that are left to copy, by mirrored partition that this broker leads, as of the last fetch.",
+    _LINK,
+    panel=Panel(Dashboard.TOPICS, "Links", "Lag of mirrors", _LINK),
+    most_series=PARTITION_SERIES,
+)
+LINK_LAG_SECONDS: Final = Metric(
+    "ottla_link_lag_seconds",
+    Kind.GAUGE,
+    "Since when there has always been something left to copy, by mirrored partition that this broker leads.",
+    _LINK,
+    Unit.SECONDS,
+    Panel(Dashboard.TOPICS, "Links", "Lag of mirrors in time", _LINK),
+    most_series=PARTITION_SERIES,
+)
+LINK_RECORDS: Final = Metric(
+    "ottla_link_records_total",
+    Kind.COUNTER,
+    "Offsets copied from a link's source by this broker.",
+    ("link",),
+    panel=Panel(Dashboard.TOPICS, "Links", "Records from sources", ("link",)),
+)
+LINK_BYTES: Final = Metric(
+    "ottla_link_bytes_total",
+    Kind.COUNTER,
+    "Bytes of batches copied from a link's source by this broker.",
+    ("link",),
+    Unit.BYTES,
+    Panel(Dashboard.TOPICS, "Links", "Bytes from sources", ("link",)),
+)
+LINK_PARTITIONS: Final = Metric(
+    "ottla_link_partitions",
+    Kind.GAUGE,
+    "Partitions of mirror topics that this broker leads, by link and state: mirroring (promote and fail-over "
+    "among them), stopped, failed.",
+    ("link", "state"),
+    panel=Panel(Dashboard.TOPICS, "Links", "Mirrored partitions", ("link", "state")),
+)
+
 # -- clients, on request ------------------------------------------------------------------------------
 
 CLIENT_REQUESTS: Final = Metric(

@@ -13,6 +13,8 @@ from ottla.web.front_settings import FRONT_SETTINGS
 from ottla.web.http_settings import LISTENER_PROTOCOL_MAP, PORT, listeners_setting
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8084"
+URL_VARIABLE: Final = "OTTLA_MIRROR_URL"
+"""Where `ottla mirror status` asks; no setting of the program."""
 HTTPS_PREFIX: Final = "listeners.https."
 """Connect's prefix for the TLS of its listeners; without it `ssl.` is the clients'."""
 
@@ -44,7 +46,7 @@ TABLE: Final = Table(
         )
     ),
     variables="OTTLA_MIRROR_",
-    base_name=None,
+    other_variables=(URL_VARIABLE,),
 )
 
 

@@ -71,7 +71,10 @@ class Copying:
                 await self._take(part)
             case Break() as found:
                 self._break(found)
-        for partition, place in self.fetcher.places.items() if not self.fetcher.has_parts else ():
+
+    def measure(self) -> None:
+        """Let the figures know the ends that the leaders have told."""
+        for partition, place in self.fetcher.places.items():
             end = place.stable_end if self._parts.fetching.committed else place.high_watermark
             self._figures.of[partition].end = end
 

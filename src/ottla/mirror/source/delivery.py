@@ -116,11 +116,6 @@ class Delivery:
         """The producer, for the next `open` of this run."""
         return None if self._writer is None else self._writer.identity
 
-    async def prepare(self, partitions: Sequence[TopicPartition]) -> None:
-        """Partitions of the target that batches will be added for: all of them by one request."""
-        if self._transaction is not None:
-            await self._transaction.include(*partitions)
-
     async def add(self, batch: Batch) -> None:
         """Write a batch; returns when there is room for another."""
         assert self._writer is not None
@@ -137,7 +132,9 @@ class Delivery:
         if self._transaction is not None:
             assert self._offsets is not None
             reached, self._reached = self._reached, {}
-            for batch in await self._offsets.batches(self._writer, reached):
+            batches = await self._offsets.batches(self._writer, reached)
+            await self._transaction.include(*(each.partition for each in batches))
+            for batch in batches:
                 await self._writer.add(batch)
             await self._writer.flush()
             await self._transaction.end(commit=True)

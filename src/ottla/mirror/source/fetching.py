@@ -26,6 +26,7 @@ from ottla.client.cluster_requests import Broker, ClusterRequests, TopicPartitio
 from ottla.client.connection import ConnectionLost, NodeConnection, NodeRefusesUser
 from ottla.client.errors import ClusterError
 from ottla.client.records.offset_lookup import offsets_at
+from ottla.mirror.core.budget import Budget
 from ottla.mirror.core.gaps import Break, Loss, out_of_range
 from ottla.protocol.apis import APIS, ApiKey
 from ottla.protocol.errors import ErrorCode, ProtocolError
@@ -128,7 +129,8 @@ class Fetcher:
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._wake = asyncio.Event()
-        self._budget = _Budget(settings.bytes_per_second)
+        self._budget = Budget(settings.bytes_per_second)
+        self._loop = asyncio.get_running_loop()
         self._missing: set[str] = set()
         self._supervisor = asyncio.get_running_loop().create_task(self._supervised())
 
@@ -282,7 +284,7 @@ class Fetcher:
                 while self._waiting_bytes > self._settings.waiting_bytes:
                     self._room.clear()
                     await self._room.wait()
-                await self._budget.wait()
+                await asyncio.sleep(self._budget.wait_seconds(self._loop.time()))
                 await self._fetch(connection, broker.node_id)
         except (ConnectionLost, OSError, TimeoutError) as problem:
             _log.warning("the source's %s is gone: %s", broker, str(problem) or "no answer in time")
@@ -388,7 +390,7 @@ class Fetcher:
             FetchedPart(place.partition, place.topic_id, records, batches, aborted, start, last.next_offset)
         )
         self._waiting_bytes += len(records)
-        self._budget.spend(len(records))
+        self._budget.spend(len(records), self._loop.time())
         self._news.set()
 
     def _of_node_of(self, place: Place) -> list[Place]:
@@ -411,26 +413,3 @@ class Fetcher:
                 self._told(found)
             place.position = found.goes_on
         return True
-
-
-class _Budget:
-    """Bytes that may be fetched: so many a second, an answer's at once."""
-
-    def __init__(self, bytes_per_second: int) -> None:
-        self._rate = bytes_per_second
-        self._loop = asyncio.get_running_loop()
-        self._free_at = self._loop.time()
-
-    def most_bytes(self, wanted: int) -> int:
-        """The bytes to ask for at once: those of a quarter second at most."""
-        return min(wanted, max(self._rate // 4, 1)) if self._rate else wanted
-
-    def spend(self, size_bytes: int) -> None:
-        if self._rate:
-            self._free_at = max(self._free_at, self._loop.time()) + size_bytes / self._rate
-
-    async def wait(self) -> None:
-        """Return when what was spent is paid for."""
-        left = self._free_at - self._loop.time()
-        if left > 0:
-            await asyncio.sleep(left)

@@ -197,10 +197,10 @@ class MirrorTask:
                     await self._commit(syncs, copying)
             else:
                 await copying.delivery.tick()
-            self._tell_figures(tell)
+            self._tell_figures(tell, copying)
         await self._commit(syncs, copying)
         await copying.delivery.store()
-        self._tell_figures(tell, now=True)
+        self._tell_figures(tell, copying, now=True)
 
     async def _commit(self, syncs: OffsetSyncs, copying: Copying) -> None:
         if not copying.delivery.is_dirty:
@@ -216,8 +216,9 @@ class MirrorTask:
             self._done |= done
         await syncs.copied(runs)
 
-    def _tell_figures(self, tell: Tell, *, now: bool = False) -> None:
+    def _tell_figures(self, tell: Tell, copying: Copying, *, now: bool = False) -> None:
         if now or time.monotonic() >= self._next_figures:
+            copying.measure()
             self._next_figures = time.monotonic() + INTERVAL_SECONDS
             own, partitions = self._figures.told(time.monotonic(), time.time_ns() // 1_000_000)
             tell(Figures(self._start.run, own, partitions))

@@ -23,6 +23,7 @@ from ottla.broker.network.context import RequestContext
 from ottla.broker.network.turns import in_turns
 from ottla.core.coordination.api import Client
 from ottla.core.decisions.topic_names import GROUP_TOPIC, is_internal
+from ottla.core.links.topic_state import is_mirror
 from ottla.core.security.acls import AclOperation, ResourceType
 from ottla.core.transactions.listing import filters_of
 from ottla.core.transactions.responses import partitions_of, partitions_result
@@ -106,6 +107,8 @@ async def _add_partitions(
             errors[name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif name not in topics or index not in topics[name].partitions:
             errors[name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif is_mirror(node.image, name):
+            errors[name, index] = ErrorCode.POLICY_VIOLATION
     if errors:
         return partitions_result(transaction, errors, ErrorCode.OPERATION_NOT_ATTEMPTED)
     if not transaction.transactional_id:

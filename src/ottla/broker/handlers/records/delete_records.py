@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.network.context import RequestContext
 from ottla.broker.replication.partition import Partition
+from ottla.broker.replication.replication_settings import read_only
 from ottla.core.decisions.topic_names import is_internal
+from ottla.core.links.topic_state import is_mirror
 from ottla.core.security.acls import AclOperation, ResourceType
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.errors import (
@@ -100,6 +102,8 @@ def _delete(node: Node, topic: str, index: int, wanted: int) -> tuple[Partition,
     if is_internal(topic):
         raise InvalidTopicException(f"{topic} is the cluster's own, its records can't be deleted")
     partition = node.partitions.partition(topic, index)
+    if is_mirror(node.image, topic):
+        raise read_only(topic)
     if "delete" not in partition.log.config.cleanup_policy:
         raise PolicyViolation(f"topic {topic} is compacted only, its records can't be deleted by offset")
     offset = partition.high_watermark if wanted == HIGH_WATERMARK else wanted

@@ -95,15 +95,20 @@ class CaptureFilter:
     columns: NameFilter = NameFilter()
     never: frozenset[str] = frozenset()
     """Schemas of the database itself."""
+    copied: NameFilter = NameFilter()
+    """snapshot.include.collection.list: tables whose rows are copied, of those that are captured."""
     signals: str | None = None
     """The signal table, whose changes are captured whatever the lists say."""
 
     def takes_table(self, schema: str, table: str) -> bool:
         """Whether a table's changes are captured."""
-        return f"{schema}.{table}" == self.signals or self.copies_table(schema, table)
+        return f"{schema}.{table}" == self.signals or self._is_listed(schema, table)
 
     def copies_table(self, schema: str, table: str) -> bool:
         """Whether a table's rows are copied as well."""
+        return self._is_listed(schema, table) and self.copied.takes(f"{schema}.{table}")
+
+    def _is_listed(self, schema: str, table: str) -> bool:
         return (
             schema not in self.never and self.schemas.takes(schema) and self.tables.takes(f"{schema}.{table}")
         )

@@ -26,7 +26,9 @@ def adjusted(name: str, mode: Adjustment) -> str:
         return name
     found = []
     for at, character in enumerate(name):
-        if character in (_AVRO if at else _FIRST):
+        if mode is Adjustment.AVRO_UNICODE and character == "_":
+            found.append("_u005f")  # it begins what stands for others
+        elif character in (_AVRO if at else _FIRST):
             found.append(character)
         elif mode is Adjustment.AVRO_UNICODE:
             found.append(f"_u{ord(character):04x}")

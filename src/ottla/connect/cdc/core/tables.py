@@ -17,6 +17,7 @@ from ottla.connect.cdc.core.column_form import (
     bound_to,
     with_schema,
 )
+from ottla.connect.cdc.core.column_rules import MappedColumn
 from ottla.connect.cdc.core.envelope import Operation, envelope_schema
 from ottla.connect.cdc.core.names import Names
 from ottla.connect.data.building import struct_schema
@@ -44,15 +45,20 @@ class CapturedColumn:
     default: Any = None
     in_value: bool = True
     """False where a column filter leaves it out; it may be in the key even so."""
+    mapped: MappedColumn | None = None
+    """What a rule makes of the column in values; keys have its own form."""
+    field: str | None = None
+    """The field's name, where it is not the column's."""
     doc: str | None = None
     """Of its schema, in place of the form's."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """A column's place in rows, and what makes a value of its field."""
+    """A column's place in rows, and what makes a value of its field. name: of the field."""
 
     index: int
+    column: str
     name: str
     schema: Schema
     convert: Convert
@@ -167,7 +173,11 @@ def table_shape(
         if (slot := _slot(index, column)) is not None
     }
     key_slots = tuple(slots[name] for name in key if name in slots)
-    row_slots = tuple(slots[each.name] for each in columns if each.in_value and each.name in slots)
+    row_slots = tuple(
+        slots[each.name] if each.mapped is None else _mapped_slot(index, each, each.mapped)
+        for index, each in enumerate(columns)
+        if each.in_value and each.name in slots
+    )
     row_schema = struct_schema(
         [(each.name, each.schema) for each in row_slots], optional=True, name=names.schema(topic, "Value")
     )
@@ -201,8 +211,15 @@ def _slot(index: int, column: CapturedColumn) -> _Slot | None:
     return _Slot(
         index,
         column.name,
+        column.field or column.name,
         schema,
         bound_to(schema, form.convert),
         None if column.optional else with_schema(schema, fallback),
         with_schema(schema, form.unavailable),
     )
+
+
+def _mapped_slot(index: int, column: CapturedColumn, mapped: MappedColumn) -> _Slot:
+    slot = _slot(index, replace(column, form=mapped.form))
+    assert slot is not None
+    return slot if mapped.null is None else replace(slot, null=mapped.null)

@@ -59,13 +59,21 @@ from ottla.connect.cdc.mariadb.snapshot import (
 from ottla.connect.cdc.mariadb.translation import Translator
 from ottla.connect.cdc.signalling import settings as signalling
 from ottla.connect.cdc.signalling.signalling import Signalling
-from ottla.connect.data.record import Record, SourceOffset, SourcePartition, SourceRecord
+from ottla.connect.data.record import (
+    Record,
+    SourceOffset,
+    SourcePartition,
+    SourceProgress,
+    SourceRecord,
+)
 from ottla.connect.plugins.api import RetriableError
 from ottla.connect.plugins.required import require
 
 SERVER: Final = "server"
 MAX_EVENTS_A_TURN: Final = 20_000
 """Events that are read in one turn, also where none of them gives a record."""
+PROGRESS_SECONDS: Final = 10.0
+"""How often the place of a stream without records is told."""
 ASK_SECONDS: Final = 0.05
 """How long a turn waits for events while the stream has a place to reach."""
 _NO_DATA: Final = frozenset({SnapshotMode.NO_DATA, SnapshotMode.SCHEMA_ONLY})
@@ -261,6 +269,7 @@ class MariaDbConnector:
         stream = BinlogConnection(self._options)
         self._stream = stream
         heart = _Heart(self._settings[own.HEARTBEAT_MS], self._settings[own.HEARTBEAT_QUERY])
+        pace = _Pace(position)
         try:
             gtids = self._asked(position)
             stream.start(self._server_id, gtids, position.file, position.position, self._settings[own.QUERY])
@@ -276,7 +285,13 @@ class MariaDbConnector:
                         batch.append(beat if signalled is None else signalled.stamped(beat))
                 if until is not None and not batch and not is_there:
                     stream.wait(ASK_SECONDS)
-                yield batch
+                if not batch and translator.is_between and pace.is_due(translator.position):
+                    place = translator.position.offset()
+                    yield SourceProgress(
+                        partition, place if signalled is None else signalled.stamped_place(place)
+                    )
+                else:
+                    yield batch
             return translator.position
         finally:
             self._close_stream()
@@ -383,6 +398,21 @@ class _Around:
         apart = Tables({}, dict(self._tables.charsets), self._tables.server_charset)
         found = describe(self._connection, table, apart)
         return None if found is None else found.table
+
+
+class _Pace:
+    """When the place of a stream without records is told: else a purge of the log would leave it behind."""
+
+    def __init__(self, position: Position) -> None:
+        self._told = position
+        self._due = time.monotonic() + PROGRESS_SECONDS
+
+    def is_due(self, place: Position) -> bool:
+        if place == self._told or time.monotonic() < self._due:
+            return False
+        self._told = place
+        self._due = time.monotonic() + PROGRESS_SECONDS
+        return True
 
 
 class _Heart:

@@ -418,52 +418,56 @@ class _Reader:
             if token.upper in ("AFTER", "FIRST"):
                 break
             self.at += 1
-            match token.upper:
-                case "NOT" if self._skip("NULL"):
-                    column = replace(column, is_nullable=False)
-                case "NULL":
-                    column = replace(column, is_nullable=True)
-                case "DEFAULT":
-                    column = self._default(column)
-                case "AUTO_INCREMENT":
-                    column = replace(column, is_auto_increment=True)
-                case "COMMENT":
-                    column = replace(column, comment=self._name())
-                case "PRIMARY":
-                    self._skip("KEY")
-                    editor.primary((name,))
-                case "KEY":
-                    editor.primary((name,))
-                case "UNIQUE":
-                    self._skip("KEY")
-                    editor.unique(name, (name,))
-                case "CHARSET":
-                    column = self._with_charset(column, self._name())
-                case "CHARACTER" if self._skip("SET"):
-                    column = self._with_charset(column, self._name())
-                case "COLLATE":
-                    self._skip("=")
-                    collation = self._name()
-                    if column.charset is not None:
-                        column = self._with_charset(column, _charset_of_collation(collation))
-                case "AS" | "GENERATED":
-                    self._skip("ALWAYS")
-                    self._skip("AS")
-                    if self._sees("("):
-                        self._parentheses()
-                case "ON" if self._skip("UPDATE"):
-                    self._next()
-                    if self._sees("("):
-                        self._parentheses()
-                case "REFERENCES":
-                    self._behind_item()
-                case _:
-                    if token.kind is Kind.MARK and token.text == "(":
-                        self.at -= 1
-                        self._parentheses()
+            column = self._attribute(column, token, editor)
         if column.is_nullable and not column.has_default:
             column = replace(column, has_default=True)
+        return column
 
+    def _attribute(self, column: Column, token: Token, editor: _Editor) -> Column:
+        """The column with what a word behind its type says."""
+        match token.upper:
+            case "NOT" if self._skip("NULL"):
+                column = replace(column, is_nullable=False)
+            case "NULL":
+                column = replace(column, is_nullable=True)
+            case "DEFAULT":
+                column = self._default(column)
+            case "AUTO_INCREMENT":
+                column = replace(column, is_auto_increment=True)
+            case "COMMENT":
+                column = replace(column, comment=self._name())
+            case "PRIMARY":
+                self._skip("KEY")
+                editor.primary((column.name,))
+            case "KEY":
+                editor.primary((column.name,))
+            case "UNIQUE":
+                self._skip("KEY")
+                editor.unique(column.name, (column.name,))
+            case "CHARSET":
+                column = self._with_charset(column, self._name())
+            case "CHARACTER" if self._skip("SET"):
+                column = self._with_charset(column, self._name())
+            case "COLLATE":
+                self._skip("=")
+                collation = self._name()
+                if column.charset is not None:
+                    column = self._with_charset(column, _charset_of_collation(collation))
+            case "AS" | "GENERATED":
+                self._skip("ALWAYS")
+                self._skip("AS")
+                if self._sees("("):
+                    self._parentheses()
+            case "ON" if self._skip("UPDATE"):
+                self._next()
+                if self._sees("("):
+                    self._parentheses()
+            case "REFERENCES":
+                self._behind_item()
+            case _:
+                if token.kind is Kind.MARK and token.text == "(":
+                    self.at -= 1
+                    self._parentheses()
         return column
 
     def _with_charset(self, column: Column, charset: str) -> Column:

@@ -79,7 +79,7 @@ class Shaping:
             column.is_nullable,
             None if form is None else default_value(column, form),
             self.filter.takes_column(table.id.database, table.id.table, column.name),
-            column.comment or None,
+            doc=column.comment or None,
         )
 
 
@@ -96,6 +96,8 @@ def misfit(table: Table, mapped: TableMap) -> str | None:
             return f"{column.name} is known with {column.length or 0} digits of a second, not {metadata}"
         if kind == 246 and (metadata & 0xFF, metadata >> 8) != (column.length, column.scale):
             return f"{column.name} is known with other digits than the binary log has"
+        if mapped.nullable[at] is not column.is_nullable:
+            return f"{column.name} may{'' if mapped.nullable[at] else ' not'} be NULL in the binary log"
         if names and names[at].lower() != column.name.lower():
             return f"{column.name} is named {names[at]} in the binary log"
     return None

@@ -86,6 +86,10 @@ class SignalledStream:
         key_schema = None if key is None else shape.key_schema
         return Record(shape.topic, None, key, key_schema, value, shape.envelope, None, self._options.context)
 
+    def stamped_place(self, place: SourceOffset) -> SourceOffset:
+        """The offset of a place without records, with the snapshot's progress."""
+        return self._signalling.stamped_place(place)
+
     def stamped(self, record: SourceRecord) -> SourceRecord:
         """A record of the connector itself, with the snapshot's progress."""
         return self._signalling.stamped([record])[0]

@@ -71,7 +71,7 @@ class ReadTable:
     @property
     def identity(self) -> tuple[str, ...]:
         """The columns that tell rows apart in the stream."""
-        return tuple(slot.name for slot in self.shape.key_slots) or self.key
+        return tuple(slot.column for slot in self.shape.key_slots) or self.key
 
     @property
     def is_nullable(self) -> bool:
@@ -215,7 +215,7 @@ class PostgresChunks:
         described = describe_tables(self._connection, [name.oid])[name.oid]
         shape = self._shaping.of_catalog(read_types(self._connection), name.schema, name.name, described)
         surrogate = collection.surrogate_key
-        asked = tuple(slot.name for slot in shape.key_slots)
+        asked = tuple(slot.column for slot in shape.key_slots)
         key = (surrogate,) if surrogate is not None else described.key or asked
         is_unique = surrogate is None and bool(described.key)
         return ReadTable(name, described, shape, key, is_unique, self._via_root)

@@ -35,7 +35,13 @@ from ottla.connect.cdc.postgres.catalog import (
 )
 from ottla.connect.cdc.postgres.continuity import gap
 from ottla.connect.cdc.postgres.copying.ranges import Ranges
-from ottla.connect.cdc.postgres.copying.snapshot import CopiedTable, TableCopy, open_snapshot, snapshot_moment
+from ottla.connect.cdc.postgres.copying.snapshot import (
+    CopiedTable,
+    TableCopy,
+    lock_tables,
+    open_snapshot,
+    snapshot_moment,
+)
 from ottla.connect.cdc.postgres.copying.splitting import split_table, table_sizes
 from ottla.connect.cdc.postgres.pgoutput import Begin, LogicalMessage, Message, Relation, decode
 from ottla.connect.cdc.postgres.position import Copying, History, Position, lsn_text, position_of
@@ -46,7 +52,7 @@ from ottla.connect.cdc.postgres.replication import (
     ReplicationError,
 )
 from ottla.connect.cdc.postgres.reselect import Reselector, reselections
-from ottla.connect.cdc.postgres.settings import SnapshotMode
+from ottla.connect.cdc.postgres.settings import LockingMode, SnapshotMode
 from ottla.connect.cdc.postgres.signalled import SignalledStream, Signals, Stream
 from ottla.connect.cdc.postgres.signals import copy_blocking, notices_of_copy, open_signals, takes_signals
 from ottla.connect.cdc.postgres.slot_watch import SlotWatch, warn_of_status
@@ -86,6 +92,7 @@ class PostgresConnector:
         self._conninfo = own.conninfo(settings)
         self._shaping = own.shaping(settings)
         self._events = own.event_options(settings)
+        self._overrides = own.overrides(settings)
         self._reselections = reselections(settings, settings[own.POST_PROCESSORS])
         self._mode = settings[own.SNAPSHOT_MODE]
         self._slot = settings[own.SLOT_NAME]
@@ -264,6 +271,8 @@ class PostgresConnector:
                 lsn_text(lsn),
                 sum(len(each.ranges.left) for each in to_copy),
             )
+            if self._settings[own.LOCKING] is LockingMode.SHARED:
+                lock_tables(connection, left)
             moment = snapshot_moment(connection, lsn, time.time_ns())
             copy = TableCopy(
                 self._events,
@@ -317,9 +326,12 @@ class PostgresConnector:
         found = []
         for each in tables:
             table = described[each.oid]
-            source = only + sql.Identifier(each.schema, each.name)
+            source: sql.Composable = only + sql.Identifier(each.schema, each.name)
             ranges = copying.begun.get(each.id)
-            if ranges is None or (ranges.bounds and ranges.columns != table.key):
+            override = self._overrides.get(each.id)
+            if override is not None:
+                source, ranges = sql.SQL("({}) selected").format(sql.SQL(override)), Ranges()
+            elif ranges is None or (ranges.bounds and ranges.columns != table.key):
                 ranges = Ranges()
                 if (size := sizes.get(each.oid)) is not None:
                     range_rows = own.range_rows(self._settings, size.rows)
@@ -428,6 +440,11 @@ class PostgresConnector:
         )
         return SourceRecord(record, partition, position.offset())
 
+    def is_to_be_copied(self, relation: Relation, begun: frozenset[str]) -> bool:
+        """Whether the table's rows are copied later: its changes until then are in the copy."""
+        copies = self._shaping.filter.copies_table(relation.namespace, relation.name)
+        return copies and f"{relation.namespace}.{relation.name}" not in begun
+
     def takes(self, relation: Relation) -> bool:
         """Whether the changes of a table are captured."""
         return self._shaping.filter.takes_table(relation.namespace, relation.name)
@@ -481,7 +498,7 @@ class _Describer:
         self._registry = read_types(connection)
 
     def shape(self, relation: Relation) -> TableShape | None:
-        if self._begun is not None and f"{relation.namespace}.{relation.name}" not in self._begun:
+        if self._begun is not None and self._connector.is_to_be_copied(relation, self._begun):
             return None
         if any(self._registry.find(each.type_oid) is None for each in relation.columns):
             self._registry = read_types(self._connection)

@@ -136,7 +136,7 @@ class Reselector:
             slot.index
             for slot in known.shape.row_slots
             if ((row[slot.index] is NOT_SENT and by.unavailable) or (row[slot.index] is None and by.nulls))
-            and by.columns.takes(f"{known.shape.id}:{slot.name}")
+            and by.columns.takes(f"{known.shape.id}:{slot.column}")
         ]
         key = tuple(slot.index for slot in known.shape.key_slots) if by.uses_event_key else known.key
         if not wanted or not key:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from psycopg.conninfo import make_conninfo
 
+from ottla.config.errors import ConfigError
 from ottla.config.setting import (
     HIGH,
     LOW,
@@ -25,9 +26,23 @@ from ottla.config.setting import (
 from ottla.config.settings import Settings
 from ottla.config.unsupported import harmless, merged, refusing
 from ottla.config.validators import Rule, at_least, between, not_empty
+from ottla.connect.cdc.core.column_rules import (
+    COLUMN_TYPES,
+    DATA_TYPES,
+    MASK,
+    TRUNCATE,
+    ColumnRules,
+    column_rules,
+)
 from ottla.connect.cdc.core.decimals import DecimalMode
 from ottla.connect.cdc.core.envelope import Operation
-from ottla.connect.cdc.core.filters import CaptureFilter, KeyColumns, NameFilter, one_at_most
+from ottla.connect.cdc.core.filters import (
+    CaptureFilter,
+    KeyColumns,
+    NameFilter,
+    one_at_most,
+    split_expressions,
+)
 from ottla.connect.cdc.core.names import Adjustment, Names
 from ottla.connect.cdc.core.tables import OnFailure
 from ottla.connect.cdc.core.temporal import TimePrecision
@@ -69,6 +84,13 @@ class SnapshotMode(enum.StrEnum):
     NO_DATA = "no_data"
     NEVER = "never"
     WHEN_NEEDED = "when_needed"
+
+
+class LockingMode(enum.StrEnum):
+    """snapshot.locking.mode."""
+
+    NONE = "none"
+    SHARED = "shared"
 
 
 class SslMode(enum.StrEnum):
@@ -186,6 +208,23 @@ TABLE_INCLUDE: Final = string.optional("table.include.list", "Tables that are ca
 TABLE_EXCLUDE: Final = string.optional("table.exclude.list", "Tables that are not.")
 COLUMN_INCLUDE: Final = string.optional("column.include.list", "Columns of records: schema.table.column.")
 COLUMN_EXCLUDE: Final = string.optional("column.exclude.list", "Columns that records leave out.")
+SNAPSHOT_INCLUDE: Final = string.optional(
+    "snapshot.include.collection.list",
+    "Tables whose rows are copied, of those that are captured: expressions for schema.table.",
+)
+SELECT_OVERRIDES: Final = string.optional(
+    "snapshot.select.statement.overrides",
+    "Tables (schema.table) whose rows a statement of its own selects: the setting of this name and .TABLE.",
+)
+LOCKING: Final = choice(LockingMode)(
+    "snapshot.locking.mode",
+    LockingMode.NONE,
+    "Whether tables are locked against changes of their columns while they are copied (shared).",
+)
+PROPAGATED_COLUMNS: Final = string.optional(
+    COLUMN_TYPES, "Columns whose schemas say the name, type and length of the column: schema.table.column."
+)
+PROPAGATED_TYPES: Final = string.optional(DATA_TYPES, "As for columns, by schema.table.type.")
 KEY_COLUMNS: Final = string.optional(
     "message.key.columns", "Keys in place of primary ones: schema.table:column,column;…"
 )
@@ -232,6 +271,11 @@ SKIPPED: Final = string(
     "Operations without records: c, u, d, t (truncate); none.",
     Rule("operations", _operations_problem),
 )
+SKIP_UNCHANGED: Final = boolean(
+    "skip.messages.without.change",
+    False,
+    "Whether updates that change no column of the records have none; for tables with REPLICA IDENTITY FULL.",
+)
 TRANSACTIONS: Final = boolean(
     "provide.transaction.metadata",
     False,
@@ -255,6 +299,9 @@ DELIMITER: Final = string(
 ADJUSTMENT: Final = choice(Adjustment)(
     "schema.name.adjustment.mode", Adjustment.NONE, "How schemas' names are made fit for Avro."
 )
+FIELD_ADJUSTMENT: Final = choice(Adjustment)(
+    "field.name.adjustment.mode", Adjustment.NONE, "How fields' names are made fit for Avro."
+)
 EXTENDED_HEADERS: Final = boolean(
     "extended.headers.enabled", True, "Whether changes have headers that name the connector and its run."
 )
@@ -266,7 +313,7 @@ RETRY_DELAY_MS: Final = long(
 TABLE: Final = Table(
     "PostgresConnector",
     {**by_name(globals().values()), **by_name(vars(signalling).values())},
-    prefixes=signalling.PREFIXES,
+    prefixes=(*signalling.PREFIXES, MASK, TRUNCATE, f"{SELECT_OVERRIDES.name}."),
     unsupported=merged(
         [
             harmless(
@@ -277,7 +324,6 @@ TABLE: Final = Table(
                 "slot.max.retries",
                 "snapshot.fetch.size",
                 "query.fetch.size",
-                "snapshot.locking.mode",
                 "snapshot.isolation.mode",
                 "database.tcpKeepAlive",
                 "retriable.restart.connector.wait.ms",
@@ -290,16 +336,15 @@ TABLE: Final = Table(
                 "signal.emit.failure.backoff.ms",
             ),
             refusing(
-                "ottla does not have this yet",
+                "custom converters are classes of Java's, which are not run here: change values by a "
+                "transform (transforms), or by column.mask.* and *.handling.mode",
                 "converters",
-                "snapshot.select.statement.overrides",
-                "snapshot.include.collection.list",
-                "column.propagate.source.type",
-                "datatype.propagate.source.type",
+            ),
+            refusing(
+                "ottla does not have this yet",
                 "replica.identity.autoset.values",
                 "topic.heartbeat.name",
             ),
-            refusing("values would leave the database as they are", "column.mask.", "column.truncate."),
             refusing(
                 "values of such settings are not carried out",
                 "slot.stream.params",
@@ -349,6 +394,7 @@ def capture_filter(settings: Settings) -> CaptureFilter:
         _name_filter(settings, TABLE_INCLUDE, TABLE_EXCLUDE),
         _name_filter(settings, COLUMN_INCLUDE, COLUMN_EXCLUDE),
         SYSTEM_SCHEMAS,
+        _listed(settings, SNAPSHOT_INCLUDE),
         settings[signalling.COLLECTION],
     )
 
@@ -363,6 +409,37 @@ def _name_filter(
         return NameFilter.of(settings[include], settings[exclude])
     except ValueError as wrong:
         raise settings.refusal(include.name if settings[include] else exclude.name, str(wrong)) from None
+
+
+def _listed(settings: Settings, include: Setting[str | None]) -> NameFilter:
+    try:
+        return NameFilter.of(settings[include], None)
+    except ValueError as wrong:
+        raise settings.refusal(include.name, str(wrong)) from None
+
+
+def _rules(settings: Settings) -> ColumnRules:
+    try:
+        return column_rules(
+            settings.with_prefix(MASK),
+            settings.with_prefix(TRUNCATE),
+            settings[PROPAGATED_COLUMNS],
+            settings[PROPAGATED_TYPES],
+        )
+    except ValueError as wrong:
+        raise ConfigError(str(wrong)) from None
+
+
+def overrides(settings: Settings) -> Mapping[str, str]:
+    """The statements that select the rows of tables to copy, by schema.table. Raises ConfigError."""
+    found = {}
+    for name in split_expressions(settings[SELECT_OVERRIDES] or ""):
+        setting = f"{SELECT_OVERRIDES.name}.{name}"
+        statement = settings.with_prefix(f"{SELECT_OVERRIDES.name}.").get(name)
+        if statement is None or not statement.strip():
+            raise ConfigError(f"{SELECT_OVERRIDES.name}: {setting} is missing, the statement for {name}")
+        found[name] = statement.strip().rstrip(";")
+    return found
 
 
 def shaping(settings: Settings) -> Shaping:
@@ -381,7 +458,15 @@ def shaping(settings: Settings) -> Shaping:
         settings[UNKNOWN_TYPES],
         settings[MONEY_DIGITS],
     )
-    return Shaping(names(settings), options, capture_filter(settings), keys, settings[ON_FAILURE])
+    return Shaping(
+        names(settings),
+        options,
+        capture_filter(settings),
+        keys,
+        settings[ON_FAILURE],
+        _rules(settings),
+        settings[FIELD_ADJUSTMENT],
+    )
 
 
 def names(settings: Settings) -> Names:
@@ -405,6 +490,7 @@ def event_options(settings: Settings) -> EventOptions:
         settings[TRANSACTIONS],
         _messages(settings),
         _context(settings) if settings[EXTENDED_HEADERS] else (),
+        settings[SKIP_UNCHANGED],
     )
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ottla.connect.cdc.core.column_rules import ColumnFacts, ColumnRules
 from ottla.connect.cdc.core.filters import CaptureFilter, KeyColumns
-from ottla.connect.cdc.core.names import Names
+from ottla.connect.cdc.core.names import Adjustment, Names, adjusted
 from ottla.connect.cdc.core.tables import CapturedColumn, OnFailure, TableShape, table_shape
 from ottla.connect.cdc.postgres.catalog import CatalogColumn, CatalogTable
 from ottla.connect.cdc.postgres.column_forms import FormOptions, column_form
+from ottla.connect.cdc.postgres.column_sizes import column_length, column_scale, is_text
 from ottla.connect.cdc.postgres.defaults import default_value
 from ottla.connect.cdc.postgres.pgoutput import Relation
 from ottla.connect.cdc.postgres.source_block import SOURCE
-from ottla.connect.cdc.postgres.types import TypeRegistry
+from ottla.connect.cdc.postgres.types import PostgresType, TypeRegistry
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,9 @@ class Shaping:
     filter: CaptureFilter = field(default_factory=CaptureFilter)
     keys: KeyColumns = field(default_factory=KeyColumns)
     on_failure: OnFailure = OnFailure.WARN
+    rules: ColumnRules = field(default_factory=ColumnRules)
+    fields: Adjustment = Adjustment.NONE
+    """How the names of fields are made fit for Avro."""
 
     def of_catalog(
         self, registry: TypeRegistry, schema: str, table: str, described: CatalogTable
@@ -73,14 +78,41 @@ class Shaping:
         self, registry: TypeRegistry, schema: str, table: str, column: CatalogColumn
     ) -> CapturedColumn:
         form = column_form(registry, column.type_oid, column.modifier, self.options)
-        default = None
-        root, _ = registry.root(column.type_oid, column.modifier)
+        default = mapped = None
+        root, modifier = registry.root(column.type_oid, column.modifier)
         if form is not None and root is not None:
             default = default_value(root, form, column.default)
+            if self.rules.rules:
+                facts = _facts(registry, schema, table, column, root, modifier)
+                mapped = self.rules.apply(facts, form)
         return CapturedColumn(
             column.name,
             form,
             not column.not_null,
             default,
             self.filter.takes_column(schema, table, column.name),
+            mapped,
+            adjusted(column.name, self.fields),
         )
+
+
+def _facts(
+    registry: TypeRegistry,
+    schema: str,
+    table: str,
+    column: CatalogColumn,
+    root: PostgresType,
+    modifier: int,
+) -> ColumnFacts:
+    of = registry.find(column.type_oid) or root
+    # Of arrays, those of their elements.
+    element = registry.find(root.element) if root.is_array else None
+    root = root if element is None else element
+    return ColumnFacts(
+        f"{schema}.{table}",
+        column.name,
+        of.name,
+        column_length(root, modifier),
+        column_scale(root, modifier),
+        is_text(root),
+    )

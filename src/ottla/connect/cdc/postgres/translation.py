@@ -63,6 +63,8 @@ class EventOptions:
     messages: LogicalMessages | None = None
     context: tuple[Header, ...] = ()
     """Headers of every change."""
+    skips_unchanged: bool = False
+    """Whether updates that change nothing of what records hold have no records."""
 
 
 @dataclass(slots=True)
@@ -233,6 +235,8 @@ class Translator:
             return ()
         if operation in self._options.skipped:
             return ()
+        if self._options.skips_unchanged and _is_unchanged(shape, old, new):
+            return ()
         moment = self._moment(transaction, lsn)
         changes = _Changes(self._options, shape, moment, now_ns, transaction, self._options.transactions)
         if not wanted:
@@ -401,6 +405,13 @@ class _Changes:
             return None
         id = f"{self._transaction.begin.xid}:{self._moment.lsn}"
         return self._transaction.counts.event(id, self._shape.id)
+
+
+def _is_unchanged(shape: TableShape, old: Row | None, new: Row | None) -> bool:
+    """Whether an update changes nothing of what records hold, as far as the old row is told."""
+    if old is None or new is None:
+        return False
+    return all(new[slot.index] in (old[slot.index], NOT_SENT) for slot in shape.row_slots)
 
 
 def _completed(new: Row, old: Row | None) -> Row:

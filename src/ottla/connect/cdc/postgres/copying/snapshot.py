@@ -26,7 +26,7 @@ from psycopg import sql
 
 from ottla.connect.cdc.core.envelope import Operation, SnapshotMark
 from ottla.connect.cdc.core.tables import TableShape
-from ottla.connect.cdc.postgres.catalog import Connection
+from ottla.connect.cdc.postgres.catalog import Connection, TableName
 from ottla.connect.cdc.postgres.copying.ranges import Ranges
 from ottla.connect.cdc.postgres.copying.reading import Cells, CopyReader, wait_for_rows
 from ottla.connect.cdc.postgres.position import Copying, Position
@@ -82,6 +82,13 @@ def snapshot_moment(connection: Connection, lsn: int, now_ns: int) -> Moment:
     return Moment(lsn, now_ns // 1000, None if row is None else row[0])
 
 
+def lock_tables(connection: Connection, tables: Sequence[TableName]) -> None:
+    """Nobody changes the tables' columns until the transaction ends; rows may be written."""
+    for each in tables:
+        name = sql.Identifier(each.schema, each.name)
+        connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ACCESS SHARE MODE").format(name))
+
+
 @dataclass(slots=True)
 class _Range:
     """A range that is being read. held: its last row until now, as the very last one has another place."""
@@ -116,6 +123,7 @@ class TableCopy:
         self._left: Counter[str] = Counter()
         self._sources: dict[tuple[str, SnapshotMark], Struct] = {}
         self._seen: set[str] = set()
+        self._first_table = ""
 
     def batches(
         self, connections: Sequence[Connection], tables: Sequence[CopiedTable]
@@ -126,6 +134,7 @@ class TableCopy:
         """
         waiting = deque((table, number) for table in tables for number in table.ranges.left)
         self._left = Counter(table.shape.id for table, _ in waiting)
+        self._first_table = tables[0].shape.id if tables else ""
         idle = [CopyReader(each) for each in connections]
         running: list[_Range] = []
         read_bytes = 0
@@ -199,9 +208,8 @@ class TableCopy:
         name = table.shape.id
         if name in self._seen:
             return SnapshotMark.TRUE
-        is_first = not self._seen
         self._seen.add(name)
-        return SnapshotMark.FIRST if is_first else SnapshotMark.FIRST_IN_TABLE
+        return SnapshotMark.FIRST if name == self._first_table else SnapshotMark.FIRST_IN_TABLE
 
     def _record(self, table: CopiedTable, cells: Cells, mark: SnapshotMark) -> SourceRecord:
         shape = table.shape

@@ -1,0 +1,1 @@
+"""What statements know of: streams, tables and named types."""

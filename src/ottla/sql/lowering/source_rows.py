@@ -1,0 +1,132 @@
+"""A source's topic as rows: a record's value becomes a struct of the columns that a query uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ottla.sql.catalog.sources import Column as SourceColumn
+from ottla.sql.catalog.sources import Source
+from ottla.sql.functions import java_times
+from ottla.sql.language.errors import SqlError
+from ottla.sql.language.statements import Role
+from ottla.sql.lowering.formats import TopicFormats, one_spelling, topic_formats
+from ottla.sql.lowering.rows import Places, field_name
+from ottla.sql.lowering.spark_types import spark_type, struct_of
+from ottla.sql.plan.bound import BoundColumn
+from ottla.sql.plan.query_plan import FromSource
+from ottla.sql.types.sql_types import STRING, SqlType
+from ottla.streams.dsl import Stream, Streams, Table
+from ottla.streams.plan.records import Expression, PythonRecord, Record, python
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import Column
+
+_EMPTY = "$"
+"""The field of a row that has no column."""
+
+
+def source_rows(
+    app: Streams, named: FromSource, used: Mapping[str, Mapping[str, SqlType]]
+) -> tuple[Stream | Table, Places]:
+    """A source's rows, and where its columns are in them. Raises SqlError."""
+    source, formats = named.source, topic_formats(named.source, reads=True)
+    columns = [BoundColumn(named.alias, name, of) for name, of in used[named.alias].items()]
+
+    def value(record: Record) -> Column:
+        from pyspark.sql import functions as F
+
+        fields = [
+            _column(source, formats, each.name, record).cast(spark_type(each.type)).alias(field_name(each))
+            for each in columns
+        ]
+        return F.struct(*(fields or [F.lit(1).alias(_EMPTY)]))
+
+    places = Places({(each.source, each.name): ("value", field_name(each)) for each in columns})
+    if source.is_table:
+        if source.timestamp is not None:
+            raise SqlError(f"{source.name}: TIMESTAMP is for streams alone yet", None, "leave it out")
+        return app.table(source.topic, key=formats.key, value=formats.value).map_values(value), places
+    stream = app.stream(
+        source.topic, key=formats.key, value=formats.value, timestamp=_timestamp(source, formats)
+    )
+    if source.values:
+        stream = stream.filter(lambda record: record.value.isNotNull())
+    return stream.map_values(value), places
+
+
+def _column(source: Source, formats: TopicFormats, name: str, record: Record) -> Column:
+    from pyspark.sql import functions as F
+
+    match name:
+        case "ROWTIME":
+            return F.unix_millis(record.timestamp)
+        case "ROWPARTITION":
+            return record.partition
+        case "ROWOFFSET":
+            return record.offset
+        case "WINDOWSTART" | "WINDOWEND":
+            return F.unix_millis(record.key.getField("start" if name == "WINDOWSTART" else "end"))
+    column = source.column(name)
+    assert column is not None, f"{source.name} has no column {name}"
+    match column.role:
+        case Role.HEADERS:
+            return _headers(column, record)
+        case Role.VALUE:
+            return _value(source, formats, column, record)
+    key = record.key if source.windowed is None else record.key.getField("key")
+    return key.getField(name) if formats.key_struct else key
+
+
+def _value(source: Source, formats: TopicFormats, column: SourceColumn, record: Record) -> Column:
+    if formats.value_struct:
+        return _whole(record.value, source.values, source.value_format).getField(column.name)
+    return _one(record.value, column.type, source.value_format)
+
+
+def _whole(found: Column, columns: tuple[SourceColumn, ...], format_name: str) -> Column:
+    """A struct of columns, each in one spelling."""
+    of = struct_of(tuple((each.name, each.type) for each in columns))
+    return one_spelling(found, of) if format_name == "JSON" else found
+
+
+def _one(found: Column, of: SqlType, format_name: str) -> Column:
+    return one_spelling(found, spark_type(of)) if format_name == "JSON" else found
+
+
+def _headers(column: SourceColumn, record: Record) -> Column:
+    from pyspark.sql import functions as F
+
+    if column.header is None:
+        return F.transform(
+            record.headers, lambda each: F.struct(each["key"].alias("KEY"), each["value"].alias("VALUE"))
+        )
+    named = F.filter(record.headers, lambda each: each["key"] == F.lit(column.header))
+    return F.try_element_at(named, F.lit(-1)).getField("value")
+
+
+def _timestamp(source: Source, formats: TopicFormats) -> Expression | None:
+    """The event time, where the source takes it from a column."""
+    if source.timestamp is None:
+        return None
+    column = source.column(source.timestamp)
+    assert column is not None
+    if column.type != STRING:
+
+        def milliseconds(record: Record) -> Column:
+            from pyspark.sql import functions as F
+
+            return F.timestamp_millis(_column(source, formats, column.name, record))
+
+        return milliseconds
+    name, pattern = column.name, source.timestamp_format or ""
+
+    def parsed(record: PythonRecord) -> datetime:
+        """A record without such a text is a poison record: it has no time."""
+        value = record.value if column.role is Role.VALUE else record.key
+        text = value if isinstance(value, str) else value.get(name) or value.get(name.lower())
+        return java_times.parsed(text, pattern).astimezone(java_times.zone("UTC"))
+
+    return python(parsed, returns="TIMESTAMP")
