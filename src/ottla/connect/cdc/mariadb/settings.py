@@ -337,7 +337,7 @@ def capture_filter(settings: Settings) -> CaptureFilter:
         _name_filter(settings, TABLE_INCLUDE, TABLE_EXCLUDE),
         _name_filter(settings, COLUMN_INCLUDE, COLUMN_EXCLUDE),
         SYSTEM_DATABASES,
-        settings[signalling.COLLECTION],
+        signals=settings[signalling.COLLECTION],
     )
 
 
