@@ -16,11 +16,12 @@ import pytest
 from ottla.connect.host.messages import Role, Running
 from ottla.connect.host.offset_store import read_offsets
 from ottla.connect.worker.fencing import fence_task
-from support.clients.confluent import create_topic, eventually
+from support.clients.confluent import create_topic
 from support.connect import runs
 from support.connect.cdc.postgres_changes import PREFIX, configuration
 from support.connect.cdc.writers import ROWS, TABLES, events, final_state, live, prepare, replayed, write
 from support.connect.runs import OFFSETS_TOPIC, host_process
+from support.connect.workers import until
 from support.servers.ottla_broker import OttlaBroker
 from support.servers.postgresql import postgresql, postgresql_programs
 
@@ -94,7 +95,7 @@ def test_changes_come_exactly_once_whenever_the_host_is_killed(
         order = start()
         host.give(order)
         host.wait(order.run, Running)
-        eventually(lambda: replayed(bootstrap, topics), lambda found: found == state, timeout_s=90)
+        until(lambda: replayed(bootstrap, topics), lambda found: found == state, seconds=90)
         assert host.stop(order.run) is None
     for table, topic in topics.items():
         check_chain(f"seed {seed}: {table}", events(bootstrap, topic))

@@ -47,6 +47,7 @@ from ottla.connect.cdc.mariadb.server import (
     run,
 )
 from ottla.connect.cdc.mariadb.settings import SnapshotMode
+from ottla.connect.cdc.mariadb.signalled import SignalledStream, open_signals
 from ottla.connect.cdc.mariadb.snapshot import (
     Snapshot,
     copy_tables,
@@ -56,6 +57,8 @@ from ottla.connect.cdc.mariadb.snapshot import (
     schema_records,
 )
 from ottla.connect.cdc.mariadb.translation import Translator
+from ottla.connect.cdc.signalling import settings as signalling
+from ottla.connect.cdc.signalling.signalling import Signalling
 from ottla.connect.data.record import (
     Record,
     SourceOffset,
@@ -92,8 +95,10 @@ class MariaDbConnector:
         self._history = own.history(settings)
         self._mode = settings[own.SNAPSHOT_MODE]
         self._server_id = require(settings, own.SERVER_ID)
+        signalling.check(settings)
         self._copied_in_this_run = False
         self._stream: BinlogConnection | None = None
+        self._signals: Signalling | None = None
 
     def partitions(self) -> Sequence[SourcePartition]:
         return ({SERVER: self._events.names.prefix},)
@@ -102,7 +107,11 @@ class MariaDbConnector:
         self, partition: SourcePartition, offset: SourceOffset | None
     ) -> Iterator[Sequence[SourceRecord]]:
         position = None if offset is None else whole_transactions(offset, position_of(offset))
-        with _errors(), closing(connect(self._options)) as connection:
+        with (
+            _errors(),
+            closing(connect(self._options)) as connection,
+            self._signals_of(partition, offset),
+        ):
             check_server(connection)
             check_privileges(connection)
             while True:
@@ -116,11 +125,25 @@ class MariaDbConnector:
                     position = None
 
     def committed(self, partition: SourcePartition, offset: SourceOffset) -> None:
-        """The server keeps no place for its readers."""
+        """The server keeps no place for its readers; the topic of signals does."""
+        if self._signals is not None:
+            self._signals.committed(offset)
 
     def close(self) -> None:
         self._close_stream()
         self._history.store.close()
+
+    @contextmanager
+    def _signals_of(self, partition: SourcePartition, offset: SourceOffset | None) -> Iterator[None]:
+        """Whatever takes signals, while the block runs."""
+        with open_signals(
+            self._settings, self._options, self._shaping, self._events, partition, offset
+        ) as signals:
+            self._signals = signals
+            try:
+                yield
+            finally:
+                self._signals = None
 
     # -- before the stream ---------------------------------------------------------------------------
 
@@ -221,7 +244,7 @@ class MariaDbConnector:
         return [
             (each.table, self._shaping.shape(each.table))
             for each in snapshot.described
-            if self._shaping.takes(each.table) and str(each.table.id) not in copied
+            if self._shaping.filter.copies_table(*each.table.id) and str(each.table.id) not in copied
         ]
 
     # -- the stream ----------------------------------------------------------------------------------
@@ -240,6 +263,9 @@ class MariaDbConnector:
         translator = Translator(self._events, self._shaping, partition, position, tables, around, takes)
         if until is not None and not position.events and _is_at(position, until):
             return position
+        signalled = None
+        if self._signals is not None:
+            signalled = SignalledStream(translator, self._signals, self._events)
         stream = BinlogConnection(self._options)
         self._stream = stream
         heart = _Heart(self._settings[own.HEARTBEAT_MS], self._settings[own.HEARTBEAT_QUERY])
@@ -249,15 +275,21 @@ class MariaDbConnector:
             stream.start(self._server_id, gtids, position.file, position.position, self._settings[own.QUERY])
             is_there = False
             while not is_there:
-                batch, is_there = self._batch(stream, translator, until)
+                if signalled is not None:
+                    signalled.turn()
+                batch, is_there = self._batch(stream, translator, until, signalled)
                 if heart.is_due():
                     heart.act(connection)
                     if translator.is_between:
-                        batch.append(self._heartbeat(partition, translator.position))
+                        beat = self._heartbeat(partition, translator.position)
+                        batch.append(beat if signalled is None else signalled.stamped(beat))
                 if until is not None and not batch and not is_there:
                     stream.wait(ASK_SECONDS)
                 if not batch and translator.is_between and pace.is_due(translator.position):
-                    yield SourceProgress(partition, translator.position.offset())
+                    place = translator.position.offset()
+                    yield SourceProgress(
+                        partition, place if signalled is None else signalled.stamped_place(place)
+                    )
                 else:
                     yield batch
             return translator.position
@@ -277,17 +309,25 @@ class MariaDbConnector:
         )
 
     def _batch(
-        self, stream: BinlogConnection, translator: Translator, until: LogPlace | None
+        self,
+        stream: BinlogConnection,
+        translator: Translator,
+        until: LogPlace | None,
+        signalled: SignalledStream | None,
     ) -> tuple[list[SourceRecord], bool]:
         """What has come: up to a batch of records, and whether the stream is where it has to go."""
         batch: list[SourceRecord] = []
         limit = self._settings[own.MAX_BATCH_SIZE]
+        take = translator.take
+        if signalled is not None:
+            take = signalled.take
+            batch += signalled.due()
         for _ in range(MAX_EVENTS_A_TURN):
             found = stream.receive()
             if found is NOTHING:
                 break
             header, event = found
-            batch += translator.take(header, event, time.time_ns())
+            batch += take(header, event, time.time_ns())
             if until is not None and translator.is_between and _is_behind(translator, until):
                 return batch, True
             if len(batch) >= limit:

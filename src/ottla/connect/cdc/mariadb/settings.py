@@ -37,6 +37,7 @@ from ottla.connect.cdc.mariadb.shapes import Shaping
 from ottla.connect.cdc.mariadb.snapshot import LockingMode
 from ottla.connect.cdc.mariadb.source_block import CONNECTOR
 from ottla.connect.cdc.mariadb.translation import EventOptions
+from ottla.connect.cdc.signalling import settings as signalling
 from ottla.connect.data.building import REQUIRED
 from ottla.connect.data.record import Header
 from ottla.connect.data.schema import Type
@@ -239,8 +240,8 @@ SKIPS_BAD_DDL: Final = boolean(
 
 TABLE: Final = Table(
     "MariaDbConnector",
-    by_name(globals().values()),
-    prefixes=(HISTORY_CONSUMER, HISTORY_PRODUCER),
+    {**by_name(globals().values()), **by_name(vars(signalling).values())},
+    prefixes=(HISTORY_CONSUMER, HISTORY_PRODUCER, *signalling.PREFIXES),
     unsupported=merged(
         [
             harmless(
@@ -264,6 +265,9 @@ TABLE: Final = Table(
                 "database.jdbc.driver",
                 "retriable.restart.connector.wait.ms",
                 "table.ignore.builtin",
+                "incremental.snapshot.allow.schema.changes",
+                "signal.emit.failure.max.retries",
+                "signal.emit.failure.backoff.ms",
                 f"{_HISTORY}.kafka.recovery.poll.interval.ms",
                 f"{_HISTORY}.kafka.recovery.attempts",
                 f"{_HISTORY}.kafka.query.timeout.ms",
@@ -275,11 +279,9 @@ TABLE: Final = Table(
                 "post.processors",
                 "snapshot.select.statement.overrides",
                 "snapshot.include.collection.list",
-                "signal.data.collection",
                 "column.propagate.source.type",
                 "datatype.propagate.source.type",
                 "topic.heartbeat.name",
-                "read.only",
                 "inconsistent.schema.handling.mode",
                 "event.deserialization.failure.handling.mode",
                 "include.schema.comments",
@@ -335,6 +337,7 @@ def capture_filter(settings: Settings) -> CaptureFilter:
         _name_filter(settings, TABLE_INCLUDE, TABLE_EXCLUDE),
         _name_filter(settings, COLUMN_INCLUDE, COLUMN_EXCLUDE),
         SYSTEM_DATABASES,
+        signals=settings[signalling.COLLECTION],
     )
 
 

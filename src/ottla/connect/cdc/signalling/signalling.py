@@ -30,9 +30,11 @@ from ottla.connect.cdc.core.signals import (
     WINDOW_CLOSE,
     WINDOW_OPEN,
     BadSignal,
+    ExecuteSnapshot,
     LogMessage,
     SchemaChanges,
     Signal,
+    SnapshotKind,
     signal_of,
     signal_of_text,
 )
@@ -46,9 +48,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SignalOptions:
-    """prefix: topic.prefix. table: the signal table, schema.table. topic: of notifications, None for none.
+    """prefix: topic.prefix. table: the signal table. topic: of notifications, None for none.
 
-    takes_rows: whether the table's rows are signals (the channel `source`).
+    takes_rows: whether the table's rows are signals (the channel `source`). blocks: whether there are
+    blocking snapshots.
     """
 
     prefix: str
@@ -58,6 +61,7 @@ class SignalOptions:
     poll_seconds: float
     topic: str | None = None
     logs: bool = False
+    blocks: bool = True
 
 
 class Signalling:
@@ -136,6 +140,7 @@ class Signalling:
         """Carry out a signal; one that makes no sense is told, and left."""
         try:
             signal = parsed()
+            self._require(signal)
             tables = [each for each in self._database.tables() if each != self._options.table]
             self._snapshot.take(signal, tables)
         except BadSignal as problem:
@@ -148,6 +153,12 @@ class Signalling:
                 _log.info("signal %r: schemas are always read from the database's catalog", signal.id)
             case _:
                 _log.info("signal %r is carried out: %s", signal.id, type(signal).__name__)
+
+    def _require(self, signal: Signal) -> None:
+        """Raises BadSignal for what this database's connector can't do."""
+        is_blocking = isinstance(signal, ExecuteSnapshot) and signal.kind is SnapshotKind.BLOCKING
+        if is_blocking and not self._options.blocks:
+            raise BadSignal("this connector has no blocking snapshots: ask for an incremental one")
 
     def _poll(self) -> None:
         now = time.monotonic()
