@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.config.errors import ConfigError, UserError
 from ottla.connect.cdc.core.signals import BadSignal
-from ottla.connect.cdc.signalling.sending import NotTaken, send_signal
 from ottla.connect.core import decisions
 from ottla.connect.core.config_image import ConfigImage
 from ottla.connect.core.config_records import LoggerLevel, Properties, RestartRequest
@@ -39,6 +38,7 @@ from ottla.connect.plugins.definition_validation import (
 from ottla.connect.state.stores import ConfigStore, StatusStore
 from ottla.connect.worker.connector_logs import ConnectorLogs
 from ottla.connect.worker.loggers import LEVELS, Loggers
+from ottla.connect.worker.signal_sending import NotTaken, send_signal
 from ottla.connect.worker.signing import is_signed
 from ottla.replicated.errors import Fenced, NotPrimary, TooLarge, Unstored
 from ottla.replicated.loss import TopicLost
