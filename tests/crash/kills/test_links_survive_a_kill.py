@@ -10,83 +10,23 @@ import contextlib
 import random
 import subprocess
 import sys
-import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ottla.protocol.record_batch import decode_records, parse_batch_header
 from support.clients.confluent import create_topic, produce
 from support.clients.ottla_command import done, ottla
-from support.links.mirrors import assert_same_batches, batches_of, wait_for, wait_until_copied
+from support.links.load import Load
+from support.links.mirrors import assert_same_batches, batches_of, ends_of, wait_for, wait_until_copied
 from support.servers.clusters import OTTLA, ClusterPlan, NodeCluster, combined, start_cluster
 from support.servers.ottla_broker import OttlaBroker
 
 PARTITIONS = 2
 ATTEMPTS_S = 60
-
-
-class Load(threading.Thread):
-    """Writes plain batches and transactions until it is stopped; remembers what was acknowledged."""
-
-    def __init__(self, bootstrap: str, topic: str, seed: int) -> None:
-        super().__init__(daemon=True)
-        self._address = bootstrap
-        self._topic = topic
-        self._dice = random.Random(seed)
-        self._stopped = threading.Event()
-        self.acknowledged: set[bytes] = set()
-
-    def run(self) -> None:
-        plain = Producer(
-            {"bootstrap.servers": self._address, "enable.idempotence": True, "linger.ms": 2, "log_level": 0}
-        )
-        number = 0
-        while not self._stopped.is_set():
-            number += 1
-            for each in range(self._dice.randrange(1, 20)):
-                value = f"{number}-{each}".encode()
-                plain.produce(
-                    self._topic,
-                    value,
-                    partition=self._dice.randrange(PARTITIONS),
-                    on_delivery=self._delivered,
-                )
-            plain.poll(0.01)
-            if number % 10 == 0:
-                with contextlib.suppress(KafkaException):
-                    self._transaction(number)
-        plain.flush(ATTEMPTS_S)
-
-    def _transaction(self, number: int) -> None:
-        producer = Producer(
-            {
-                "bootstrap.servers": self._address,
-                "transactional.id": f"{self._topic}-{number}",
-                "log_level": 0,
-            }
-        )
-        producer.init_transactions(5)
-        producer.begin_transaction()
-        for index in range(PARTITIONS):
-            producer.produce(self._topic, f"t{number}-{index}".encode(), partition=index)
-        if self._dice.random() < 0.5:
-            producer.commit_transaction(5)
-        else:
-            producer.abort_transaction(5)
-
-    def _delivered(self, error: KafkaError | None, message: Any) -> None:
-        if error is None:
-            self.acknowledged.add(message.value())
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self.join(2 * ATTEMPTS_S)
-        assert not self.is_alive()
 
 
 @pytest.fixture
@@ -107,15 +47,6 @@ def make_link(target: str, source: str, topic: str) -> str:
     words = ("--source", source, "--topic", topic, "--interval-ms", "200")
     done(target, "link", "create", link, *words)
     return link
-
-
-def ends_of(bootstrap: str, topic: str) -> dict[tuple[str, int], int]:
-    ends = {}
-    for index in range(PARTITIONS):
-        last = batches_of(bootstrap, topic, index)[-1]
-        offset, delta = int.from_bytes(last[:8], "big"), int.from_bytes(last[23:27], "big")
-        ends[topic, index] = offset + delta + 1
-    return ends
 
 
 def values_of(bootstrap: str, topic: str) -> set[bytes]:
@@ -153,7 +84,7 @@ def test_both_brokers_are_killed_under_load_and_during_the_promotion(
     topic = create_topic(source.bootstrap, f"t{uuid.uuid4().hex[:8]}", PARTITIONS)
     produce(source.bootstrap, topic, [{"value": b"first", "partition": each} for each in range(PARTITIONS)])
     link = make_link(target.bootstrap, source.bootstrap, topic)
-    load = Load(source.bootstrap, topic, seed)
+    load = Load(source.bootstrap, topic, PARTITIONS, seed)
     load.start()
     for _ in range(4):
         broker = dice.choice((source, target, target))
@@ -163,7 +94,7 @@ def test_both_brokers_are_killed_under_load_and_during_the_promotion(
         broker.server.start()
     wait_for(lambda: len(load.acknowledged) > 300, "the load has written")
     load.stop()
-    ends = ends_of(source.bootstrap, topic)
+    ends = ends_of(source.bootstrap, topic, PARTITIONS)
     wait_until_copied(target.bootstrap, link, ends)
     assert assert_same_batches(source.bootstrap, target.bootstrap, topic, range(PARTITIONS)) > 10
 
@@ -200,7 +131,7 @@ def test_clusters_of_three_on_both_sides(tmp_path: Path, seed: int, kind: str) -
         topic = f"t{uuid.uuid4().hex[:8]}"
         source.create_topic(topic, PARTITIONS)
         link = make_link(target.bootstrap, source.bootstrap, topic)
-        load = Load(source.bootstrap, topic, seed)
+        load = Load(source.bootstrap, topic, PARTITIONS, seed)
         load.start()
         for _ in range(10):
             cluster = dice.choice((source, target))

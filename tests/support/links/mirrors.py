@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ottla.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from ottla.protocol.record_batch import iterate_headers
+from ottla.protocol.record_batch import iterate_headers, parse_batch_header
 from support.clients.ottla_command import done
 from support.clients.wire import WireClient
 
@@ -68,6 +68,15 @@ def assert_same_batches(
             assert one == other, (topic, index, place)
         count += len(ours)
     return count
+
+
+def ends_of(bootstrap: str, topic: str, partitions: int) -> dict[tuple[str, int], int]:
+    """The end of each partition's log, by the last batch that is stored; 0 if there is none."""
+    ends = {}
+    for index in range(partitions):
+        batches = batches_of(bootstrap, topic, index)
+        ends[topic, index] = parse_batch_header(batches[-1]).next_offset if batches else 0
+    return ends
 
 
 def describe(bootstrap: str, link: str) -> Mapping[str, Any]:
