@@ -41,7 +41,13 @@ PARTITIONS = 3
 Records = list[tuple[int, bytes | None, bytes | None]]
 
 
-@pytest.fixture(scope="module", params=["ottla", pytest.param("apache-kafka", marks=pytest.mark.java)])
+def sources(*on_kafka: pytest.MarkDecorator) -> pytest.MarkDecorator:
+    """Both kinds of sources; marks of the one with Apache Kafka, of which `make test` has one test."""
+    kafka = pytest.param("apache-kafka", marks=[pytest.mark.java, *on_kafka])
+    return pytest.mark.parametrize("source", ["ottla", kafka], indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
 def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     start = {"ottla": OttlaBroker.start, "apache-kafka": ApacheKafka.start}[request.param]
     with start(tmp_path_factory.mktemp("source") / "data") as running:
@@ -186,6 +192,7 @@ def committed_offsets(bootstrap: str, group: str, topic: str) -> dict[int, tuple
         client.close()
 
 
+@sources()
 def test_a_topic_moves_with_its_offsets_and_everything_around_it(
     source: Cluster, target: OttlaBroker, dice: random.Random
 ) -> None:
@@ -244,6 +251,7 @@ def test_a_topic_moves_with_its_offsets_and_everything_around_it(
     assert link not in [each["link"] for each in done(target.bootstrap, "link", "list")]
 
 
+@sources(pytest.mark.long)
 def test_settings_partitions_and_new_topics_follow(
     source: Cluster, target: OttlaBroker, dice: random.Random
 ) -> None:
@@ -290,6 +298,7 @@ def test_settings_partitions_and_new_topics_follow(
     assert "fail" in refused(target.bootstrap, "link", "delete", link, "--yes")
 
 
+@sources(pytest.mark.long)
 def test_a_source_topic_made_again_ends_the_mirror_and_is_told(
     source: Cluster, target: OttlaBroker, dice: random.Random
 ) -> None:
@@ -324,6 +333,7 @@ def test_a_source_topic_made_again_ends_the_mirror_and_is_told(
     produce(target.bootstrap, topic, [{"value": b"mine"}])
 
 
+@sources(pytest.mark.long)
 def test_retention_that_overtakes_the_mirror_is_told_as_a_gap(
     source: Cluster, tmp_path: Path, dice: random.Random
 ) -> None:

@@ -17,7 +17,7 @@ from support.mirror.processes import MirrorProcess, mirror_maker_2, mm2_file
 from support.servers.apache_kafka import ApacheKafka
 from support.servers.ottla_broker import OttlaBroker
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(900)]
 
 PARTITIONS = 2
 COMMITTED = {f"{alias}.consumer.isolation.level": "read_committed" for alias in "AB"}
@@ -69,8 +69,8 @@ class Clusters:
 @pytest.fixture(
     params=[
         pytest.param(("ottla", "ottla"), id="ottla-ottla"),
-        pytest.param(("apache-kafka", "ottla"), id="kafka-ottla", marks=pytest.mark.long),
-        pytest.param(("ottla", "apache-kafka"), id="ottla-kafka", marks=pytest.mark.long),
+        pytest.param(("apache-kafka", "ottla"), id="kafka-ottla"),
+        pytest.param(("ottla", "apache-kafka"), id="ottla-kafka"),
     ]
 )
 def clusters(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clusters]:
@@ -103,7 +103,6 @@ def test_java_reads_our_checkpoints(clusters: Clusters, tmp_path: Path) -> None:
         until_equal(ours, java, "Java translates as the group's offsets say")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("java_way", ["A->B", "B->A"])
 def test_mirror_maker_2_one_way_and_ours_the_other(clusters: Clusters, tmp_path: Path, java_way: str) -> None:
     our_way = "B->A" if java_way == "A->B" else "A->B"
@@ -140,7 +139,6 @@ def test_mirror_maker_2_one_way_and_ours_the_other(clusters: Clusters, tmp_path:
             assert not any(each.startswith(f"{alias}.") for each in names), names
 
 
-@pytest.mark.long
 def test_ours_goes_on_where_mirror_maker_2_stopped(clusters: Clusters, tmp_path: Path) -> None:
     file = mm2_file(tmp_path / "mm2.properties", clusters.servers, {"A->B.enabled": "true"})
     topic = clusters.filled("A", transactions=False)

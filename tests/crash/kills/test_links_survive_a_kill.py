@@ -76,8 +76,9 @@ def promoted(bootstrap: str, link: str, topic: str) -> Any:
     return wait_for(asked, "the topic is promoted", ATTEMPTS_S)
 
 
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
 def test_both_brokers_are_killed_under_load_and_during_the_promotion(
-    two_brokers: tuple[OttlaBroker, OttlaBroker], seed: int
+    two_brokers: tuple[OttlaBroker, OttlaBroker], seed: int, kills: int
 ) -> None:
     source, target = two_brokers
     dice = random.Random(seed)
@@ -86,8 +87,8 @@ def test_both_brokers_are_killed_under_load_and_during_the_promotion(
     link = make_link(target.bootstrap, source.bootstrap, topic)
     load = Load(source.bootstrap, topic, PARTITIONS, seed)
     load.start()
-    for _ in range(4):
-        broker = dice.choice((source, target, target))
+    for kill in range(kills):
+        broker = dice.choice((source, target, target)) if kill > 1 else two_brokers[kill]
         before = len(load.acknowledged)
         wait_for(lambda seen=before: len(load.acknowledged) > seen + 50, "the load goes on")
         broker.server.kill()

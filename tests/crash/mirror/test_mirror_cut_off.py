@@ -128,7 +128,7 @@ def test_a_mirror_is_cut_off_again_and_again(sides: Sides) -> None:
         sides.same_once()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_task_that_was_cut_off_is_fenced_when_another_has_gone_on(sides: Sides) -> None:
     with sides.mirror(far=True).running() as cut_off:
         sides.copied_on()
