@@ -333,7 +333,8 @@ def test_a_source_topic_made_again_ends_the_mirror_and_is_told(
     produce(target.bootstrap, topic, [{"value": b"mine"}])
 
 
-@sources(pytest.mark.long)
+@pytest.mark.long  # restarts; tests/unit/links and the simulation have gaps, too
+@sources()
 def test_retention_that_overtakes_the_mirror_is_told_as_a_gap(
     source: Cluster, tmp_path: Path, dice: random.Random
 ) -> None:
