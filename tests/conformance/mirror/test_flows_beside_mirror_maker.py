@@ -47,7 +47,7 @@ class Clusters:
     def copied(self, source: str, target: str, topic: str) -> None:
         """Wait until the target has the source's records."""
         eventually(
-            lambda: f"{source}.{topic}" in self.topics(target), f"{source}.{topic} is in {target}", 120
+            lambda: f"{source}.{topic}" in self.topics(target), f"{source}.{topic} is in {target}", 240
         )
         until_equal(
             lambda: read_log(self.at[source], topic).values(),
