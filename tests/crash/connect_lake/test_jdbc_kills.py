@@ -96,14 +96,14 @@ class KilledSink:
             if killed:
                 self._kill(host)
                 return
-            eventually(lambda: self.ids().total() >= self.sent, "all rows are there", 2 * BATCH_TIMEOUT_S)
+            eventually(lambda: self.ids().total() >= self.sent, "all rows are there", 4 * BATCH_TIMEOUT_S)
             assert host.stop(run) is None
 
     def _kill(self, host: SparkHost) -> None:
         before = self.ids().total()
         self.send(2000)
         if self.chance.random() < 0.8:
-            eventually(lambda: self.ids().total() > before, "a batch is there", BATCH_TIMEOUT_S)
+            eventually(lambda: self.ids().total() > before, "a batch is there", 2 * BATCH_TIMEOUT_S)
         self.send(2000)
         threading.Event().wait(self.chance.random() * 1.5)  # a moment of any step of a batch
         if self.chance.random() < 0.5:
