@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import ottla
 from ottla.connect.plugins.catalog import Engine, Kind, Plugin
 
 _HERE: Final = "ottla.connect.spark"
@@ -32,6 +33,13 @@ PLUGINS: Final[tuple[Plugin, ...]] = (
         Engine.SPARK,
     ),
     Plugin((f"{_HERE}.DeltaSinkConnector",), Kind.SINK, "4.1.0", f"{_HERE}.delta:DeltaSink", Engine.SPARK),
+    Plugin(
+        (f"{_HERE}.SparkJdbcSinkConnector",),
+        Kind.SINK,
+        ottla.__version__,
+        f"{_HERE}.jdbc.sink:JdbcSparkSink",
+        Engine.SPARK,
+    ),
     Plugin(
         (f"{_HERE}.SparkFormatSinkConnector",),
         Kind.SINK,

@@ -13,6 +13,8 @@ from ottla.connect.connectors.jdbc.names import TableId
 from ottla.connect.data.schema import Schema
 
 LEDGER_TABLE: Final = "ottla_connect_offsets"
+STAGE_PREFIX: Final = "ottla_stage_"
+"""How the names of tables begin that a sink fills and drops; no source reads them."""
 CONNECT_TIMEOUT_SECONDS: Final = 10
 
 Row = Sequence[Any]
@@ -60,6 +62,11 @@ class Reading:
     columns: tuple[Column, ...]
     batches: Iterator[Sequence[Row]]
     close: Callable[[], None]
+
+
+def is_own(table: str) -> bool:
+    """Whether a table is one of ottla's."""
+    return table == LEDGER_TABLE or table.startswith(STAGE_PREFIX)
 
 
 class Database(Protocol):

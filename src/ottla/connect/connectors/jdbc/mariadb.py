@@ -40,6 +40,7 @@ from ottla.connect.connectors.jdbc.database import (
     Relation,
     Row,
     TableType,
+    is_own,
 )
 from ottla.connect.connectors.jdbc.moments import UTC, read_timestamp_ns, timestamp_text
 from ottla.connect.connectors.jdbc.names import TableId, quoted
@@ -262,7 +263,7 @@ class MariaDatabase:
         return [
             TableId(name, catalog=catalog)
             for catalog, name, kind in self.select(_TABLES)
-            if _RELATIONS.get(kind, TableType.OTHER) in types and name != LEDGER_TABLE
+            if _RELATIONS.get(kind, TableType.OTHER) in types and not is_own(name)
         ]
 
     def relation(self, table: TableId) -> Relation | None:
@@ -372,6 +373,12 @@ class MariaDatabase:
         with self._errors(), connection.cursor() as cursor:
             for each in rows:
                 cursor.execute(statement, tuple(each))
+
+    def send(self, statement: bytes) -> None:
+        """Run a statement as it is."""
+        connection = self._connected()
+        with self._errors(), connection.cursor() as cursor:
+            cursor.execute(statement)  # bytes go to the server as they are
 
     def close(self) -> None:
         if self._connection is not None:

@@ -7,7 +7,7 @@ the column's, so texts can be written to columns of uuid, jsonb, inet and so on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, Final
 from zoneinfo import ZoneInfo
@@ -35,6 +35,7 @@ from ottla.connect.connectors.jdbc.database import (
     Relation,
     Row,
     TableType,
+    is_own,
 )
 from ottla.connect.connectors.jdbc.moments import UTC, read_timestamp_ns, timestamp_text
 from ottla.connect.connectors.jdbc.names import TableId, quoted
@@ -218,7 +219,7 @@ class PostgresDatabase:
         return [
             TableId(name, schema)
             for schema, name, kind in self.select(_TABLES)
-            if _RELATIONS[kind] in types and name != LEDGER_TABLE
+            if _RELATIONS[kind] in types and not is_own(name)
         ]
 
     def relation(self, table: TableId) -> Relation | None:
@@ -299,6 +300,13 @@ class PostgresDatabase:
         connection = self._connected()
         with self._errors(), connection.cursor() as cursor:
             cursor.executemany(statement, rows)
+
+    def copy(self, statement: str, chunks: Iterable[memoryview]) -> None:
+        """Run COPY FROM STDIN with what is given to it: all rows, or none."""
+        connection = self._connected()
+        with self._errors(), connection.cursor() as cursor, cursor.copy(statement.encode()) as copying:
+            for each in chunks:
+                copying.write(each)
 
     def close(self) -> None:
         if self._connection is not None:

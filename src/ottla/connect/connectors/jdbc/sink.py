@@ -12,17 +12,11 @@ from ottla.config.settings import Settings
 from ottla.connect.connectors.batches import made_of
 from ottla.connect.connectors.common import ledger_name
 from ottla.connect.connectors.jdbc import sink_settings as options
-from ottla.connect.connectors.jdbc.database import Database, Refused, TableType
-from ottla.connect.connectors.jdbc.names import Quoting, TableId, split_name
-from ottla.connect.connectors.jdbc.opening import (
-    QUOTE_IDENTIFIERS,
-    checked_address,
-    checked_zone,
-    open_database,
-)
-from ottla.connect.connectors.jdbc.shapes import KAFKA_COLUMNS, Rules
-from ottla.connect.connectors.jdbc.sink_settings import InsertMode, KeyMode
-from ottla.connect.connectors.jdbc.writing import JdbcStore, RowChange, TableRules, Tables, Target
+from ottla.connect.connectors.jdbc.database import Refused
+from ottla.connect.connectors.jdbc.opening import checked_address, checked_zone, open_database
+from ottla.connect.connectors.jdbc.shapes import Rules
+from ottla.connect.connectors.jdbc.sink_rules import Naming, check_keys, rules_of, table_rules
+from ottla.connect.connectors.jdbc.writing import JdbcStore, RowChange, Tables, Target
 from ottla.connect.connectors.ledger_writing import LedgerWriting
 from ottla.connect.data.record import SinkRecord, TopicPartition
 from ottla.connect.plugins.api import RecordError, RetriableError
@@ -47,11 +41,9 @@ class JdbcSink:
         self._clock = clock
         self._ledger = ledger_name(settings)
         self._batch_size = settings[options.BATCH_SIZE]
-        self._table_rules = TableRules(
-            settings[options.AUTO_CREATE], settings[options.AUTO_EVOLVE], _checked_types(settings)
-        )
-        _check_keys(settings)
-        self._database: Database | None = None
+        self._table_rules = table_rules(settings)
+        check_keys(settings)
+        self._naming: Naming | None = None
         self._tables: Tables | None = None
         self._rules: Rules | None = None
         self._writing = LedgerWriting[RowChange](self._opened)
@@ -123,7 +115,8 @@ class JdbcSink:
         if found is None:
             assert self._rules is not None
             assert self._tables is not None
-            target = self._tables.target(self._table(each.topic), self._rules.shape_of(each))
+            assert self._naming is not None
+            target = self._tables.target(self._naming.table(each.topic), self._rules.shape_of(each))
             if len(self._targets) >= MAX_TARGETS:
                 self._targets.clear()
             if target.relation is None:
@@ -132,48 +125,9 @@ class JdbcSink:
             self._targets[wanted] = found
         return found[0]
 
-    def _table(self, topic: str) -> TableId:
-        assert self._database is not None
-        # A topic's dots separate as those of the format do, its quotes can't be: topics have none.
-        text = self._settings[options.TABLE_NAME_FORMAT].replace(options.TOPIC, topic)
-        parts = split_name(text, self._database.mark)
-        return self._database.table_of([name if is_quoted else self._fold(name) for name, is_quoted in parts])
-
-    def _fold(self, name: str) -> str:
-        assert self._database is not None
-        return name if self._settings[QUOTE_IDENTIFIERS] is Quoting.ALWAYS else self._database.folded(name)
-
     def _opened(self) -> JdbcStore:
-        database = self._database = open_database(self._address, self._zone)
+        database = open_database(self._address, self._zone)
         self._tables = Tables(database, self._table_rules)
-        whitelist: tuple[str, ...] = self._settings[options.FIELDS_WHITELIST]
-        self._rules = Rules(
-            self._settings[options.INSERT_MODE],
-            self._settings[options.PK_MODE],
-            self._settings[options.PK_FIELDS],
-            frozenset(whitelist),
-            self._settings[options.DELETE_ENABLED],
-            self._settings[options.REPLACE_NULL],
-            self._fold,
-        )
+        self._naming = Naming(self._settings, database)
+        self._rules = rules_of(self._settings, self._naming)
         return JdbcStore(database, self._ledger)
-
-
-def _checked_types(settings: Settings) -> frozenset[str]:
-    known = {str(each) for each in TableType}
-    types = frozenset(each.upper() for each in settings[options.TABLE_TYPES])
-    if not types or not types <= known:
-        raise settings.refusal(options.TABLE_TYPES.name, f"the types are {', '.join(sorted(known))}")
-    return types
-
-
-def _check_keys(settings: Settings) -> None:
-    """Raises ConfigError for modes that need a key they don't get."""
-    mode, keys = settings[options.INSERT_MODE], settings[options.PK_MODE]
-    if mode is InsertMode.UPSERT and keys is KeyMode.NONE:
-        raise settings.refusal(options.PK_MODE.name, "an upsert needs a primary key")
-    if settings[options.DELETE_ENABLED] and keys is not KeyMode.RECORD_KEY:
-        raise settings.refusal(options.DELETE_ENABLED.name, "deleting needs pk.mode=record_key")
-    fields = settings[options.PK_FIELDS]
-    if keys is KeyMode.KAFKA and len(fields) not in (0, len(KAFKA_COLUMNS)):
-        raise settings.refusal(options.PK_FIELDS.name, "with pk.mode=kafka it has three names, or none")

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ottla.connect.connectors.jdbc.database import LEDGER_TABLE, Bind, Database, Refused, Relation
+from ottla.connect.connectors.jdbc.database import Bind, Database, Refused, Relation
 from ottla.connect.connectors.jdbc.names import TableId
+from ottla.connect.connectors.jdbc.offset_rows import OffsetRows
 from ottla.connect.connectors.jdbc.shapes import Operation, Shape, Source
 from ottla.connect.connectors.ledger_writing import Plan
 from ottla.connect.data.record import SinkRecord, TopicPartition
@@ -95,7 +96,7 @@ class Tables:
         if shape.keys:
             columns.append(f"PRIMARY KEY ({', '.join(database.quote(each.name) for each in shape.keys)})")
         return self._change(
-            table, f"CREATE TABLE {_sql_name(database, table)} ({', '.join(columns)})", shape.columns
+            table, f"CREATE TABLE {sql_name(database, table)} ({', '.join(columns)})", shape.columns
         )
 
     def _evolve(self, table: TableId, missing: Sequence[Source]) -> Relation:
@@ -111,7 +112,7 @@ class Tables:
         relation = self._database.relation(table)
         for each in missing:
             definition = self._definition(each, is_key=False)
-            sql = f"ALTER TABLE {_sql_name(self._database, table)} ADD {definition}"
+            sql = f"ALTER TABLE {sql_name(self._database, table)} ADD {definition}"
             relation = self._change(table, sql, [each])
         assert relation is not None
         return relation
@@ -143,7 +144,7 @@ class JdbcStore:
 
     def __init__(self, database: Database, ledger: str) -> None:
         self._database = database
-        self._ledger = ledger
+        self._rows = OffsetRows(database, ledger)
         self._has_ledger = False
 
     def offsets(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
@@ -153,20 +154,12 @@ class JdbcStore:
     def write(self, places: Sequence[TopicPartition], plan: Plan[RowChange]) -> None:
         self._require_ledger()
         database = self._database
-        with database.transaction(
-            [f"ottla {self._ledger} {topic} {partition}" for topic, partition in places]
-        ):
+        with database.transaction(self._rows.locks(places)):
             batch = plan(self._offsets(places))
             for target, rows in _runs(batch.changes):
                 if target.relation is not None:
                     _write(database, target, rows)
-            mark = database.placeholder
-            database.insert(
-                f"INSERT INTO {LEDGER_TABLE} (ledger, topic, {database.quote('partition')}, next)",
-                f"({mark}, {mark}, {mark}, {mark})",
-                database.ledger_tail(),
-                [(self._ledger, *place, offset) for place, offset in batch.ends.items()],
-            )
+            self._rows.put(batch.ends)
 
     def close(self) -> None:
         """See LedgerStore."""
@@ -178,15 +171,7 @@ class JdbcStore:
             self._has_ledger = True
 
     def _offsets(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        database = self._database
-        rows = database.select(
-            f"SELECT topic, {database.quote('partition')}, next FROM {LEDGER_TABLE}"
-            f" WHERE ledger = {database.placeholder}",
-            (self._ledger,),
-        )
-        known = {
-            TopicPartition(_as_text(topic), int(partition)): int(offset) for topic, partition, offset in rows
-        }
+        known = self._rows.read()
         return {place: known[place] for place in places if place in known}
 
 
@@ -206,7 +191,7 @@ def _runs(changes: Sequence[RowChange]) -> Iterator[tuple[Target, list[tuple[Any
 
 def _write(database: Database, target: Target, rows: Sequence[tuple[Any, ...]]) -> None:
     shape, mark = target.shape, database.placeholder
-    table = _sql_name(database, target.table)
+    table = sql_name(database, target.table)
     keys = [each.name for each in shape.keys]
     others = [each.name for each in shape.others]
     where = " AND ".join(f"{database.quote(each)} = {mark}" for each in keys)
@@ -227,7 +212,8 @@ def _write(database: Database, target: Target, rows: Sequence[tuple[Any, ...]]) 
             database.execute(f"DELETE FROM {table} WHERE {where}", rows)
 
 
-def _sql_name(database: Database, table: TableId) -> str:
+def sql_name(database: Database, table: TableId) -> str:
+    """A table as a statement names it. Raises DataError."""
     return ".".join(map(database.quote, table.parts))
 
 
@@ -243,7 +229,3 @@ def _bound(source: Source, bind: Bind, record: SinkRecord) -> Any:
 
 def _nothing(value: Any) -> None:
     return None
-
-
-def _as_text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,1 @@
+"""Databases, written and read by all tasks of Spark at once."""
