@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from ottla.sql.functions.registry import Functions, aggregate
 from ottla.sql.testing import ScriptDriver
@@ -65,8 +66,8 @@ def functions() -> Functions:
 
 
 @pytest.fixture(scope="module")
-def stateless() -> Iterator[ScriptDriver]:
-    with ScriptDriver(STATELESS, functions=functions()) as driver:
+def stateless(spark: SparkSession) -> Iterator[ScriptDriver]:
+    with ScriptDriver(STATELESS, functions=functions(), spark=spark) as driver:
         driver.insert("PV", {"ID": 2, "PAGE": "z", "MS": 1}, timestamp_ms=6000)
         driver.insert("PV", {"ID": None, "PAGE": "xb", "MS": 9, "PRICE": Decimal("1.00")}, timestamp_ms=7000)
         driver.insert("HEADED", {"V": "-", "AT": "1970-01-01 00:02"}, headers={"y": "1", "x": "2"})
@@ -74,8 +75,8 @@ def stateless() -> Iterator[ScriptDriver]:
 
 
 @pytest.fixture(scope="module")
-def stateful() -> Iterator[ScriptDriver]:
-    with ScriptDriver(STATEFUL, functions=functions()) as driver:
+def stateful(spark: SparkSession) -> Iterator[ScriptDriver]:
+    with ScriptDriver(STATEFUL, functions=functions(), spark=spark) as driver:
         for number, name in ((1, "anna"), (2, "ben"), (3, "cem")):
             driver.insert("USERS", {"UID": number, "NAME": name, "HOME": "ab"[number % 2]})
         driver.insert("PLACES", {"P": "a", "TITLE": "Aachen"})

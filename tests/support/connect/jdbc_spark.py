@@ -220,7 +220,7 @@ def check_as_in_python(spark: SparkSession, url: str, texts: Mapping[str, str], 
         for _ in range(chance.choice((1, 5, 60))):
             partition = chance.randrange(2)
             id = chance.randrange(12) * 2 + partition
-            is_gone = deletes and chance.random() < 0.3
+            is_gone = deletes and chance.random() < 0.3 and (number > 0 or len(given) > 0)  # makes the table
             if mode == "insert" and deletes:
                 is_gone = id in there
                 there ^= {id}
