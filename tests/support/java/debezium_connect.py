@@ -10,7 +10,7 @@ from typing import Final
 from ottla.connect.java.jars import fetch_connect
 from ottla.pipeline.spark.java_runtime import bundled_java
 from ottla.pipeline.spark.maven import fetch_jars
-from support.java.debezium_source import DEBEZIUM_LOCK
+from support.java.debezium_source import POSTGRES
 from support.java.java_tools import jars_of
 
 MAIN: Final = "org.apache.kafka.connect.cli.ConnectStandalone"
@@ -20,7 +20,7 @@ SCRIPT_HEAP: Final = ("-Xms256m", "-Xmx2g")
 
 def standalone_command(worker: Path, connector: Path, heap: tuple[str, ...] = SCRIPT_HEAP) -> list[str]:
     """The worker's command, with the files of its properties and the connector's."""
-    jars = [*fetch_connect(), *fetch_jars(jars_of(DEBEZIUM_LOCK))]
+    jars = [*fetch_connect(), *fetch_jars(jars_of(POSTGRES.lock))]
     path = os.pathsep.join(map(str, jars))
     return [
         str(bundled_java().executable),
