@@ -106,6 +106,7 @@ def test_the_wheels_metadata_name_commands_plugin_extras_and_pythons(built: Buil
         "connect",
         "pipeline",
         "services",
+        "sql",
         "telemetry",
     ]
     base = {normalized(each) for each in metadata.get_all("Requires-Dist", []) if "extra ==" not in each}
