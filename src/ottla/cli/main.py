@@ -48,7 +48,7 @@ COMMANDS: dict[str, Entry] = {
         "ottla.cli.cluster.partition:partition", "Move replicas between brokers, elect leaders"
     ),
     "link": Entry(
-        "ottla.cli.cluster.link:link", "Mirror another cluster's topics with the same offsets, move to them"
+        "ottla.cli.cluster.link:link", "Mirror another cluster's topics at the same offsets, move to them"
     ),
     "doctor": Entry(
         "ottla.cli.cluster.doctor:doctor", "Tell what is wrong with a cluster, how bad, and what mends it"
