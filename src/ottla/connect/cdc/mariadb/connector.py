@@ -19,6 +19,7 @@ import ottla
 from ottla.client.errors import ClusterError
 from ottla.config.setting import Table as SettingsTable
 from ottla.config.settings import Settings
+from ottla.connect.cdc.core import settings as shared
 from ottla.connect.cdc.core.envelope import HEARTBEAT_KEY, HEARTBEAT_VALUE, heartbeat_key, heartbeat_value
 from ottla.connect.cdc.core.tables import TableShape
 from ottla.connect.cdc.mariadb import settings as own
@@ -226,7 +227,7 @@ class MariaDbConnector:
             if self._mode not in _NO_DATA:
                 left = self._to_copy(snapshot, start)
                 _log.info("%d tables are copied as of %s:%d", len(left), place.file, place.position)
-                size = self._settings[own.MAX_BATCH_SIZE]
+                size = self._settings[shared.MAX_BATCH_SIZE]
                 yield from copy_tables(copying, self._events, partition, left, start, size)
             release(copying)
         return start.complete(), snapshot.tables
@@ -268,7 +269,7 @@ class MariaDbConnector:
             signalled = SignalledStream(translator, self._signals, self._events)
         stream = BinlogConnection(self._options)
         self._stream = stream
-        heart = _Heart(self._settings[own.HEARTBEAT_MS], self._settings[own.HEARTBEAT_QUERY])
+        heart = _Heart(self._settings[shared.HEARTBEAT_MS], self._settings[shared.HEARTBEAT_QUERY])
         pace = _Pace(position)
         try:
             gtids = self._asked(position)
@@ -317,7 +318,7 @@ class MariaDbConnector:
     ) -> tuple[list[SourceRecord], bool]:
         """What has come: up to a batch of records, and whether the stream is where it has to go."""
         batch: list[SourceRecord] = []
-        limit = self._settings[own.MAX_BATCH_SIZE]
+        limit = self._settings[shared.MAX_BATCH_SIZE]
         take = translator.take
         if signalled is not None:
             take = signalled.take

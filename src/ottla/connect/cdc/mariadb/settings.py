@@ -10,7 +10,6 @@ from typing import Any, Final
 from ottla.client.access import ClusterAccess
 from ottla.config.setting import (
     HIGH,
-    LOW,
     Setting,
     Table,
     boolean,
@@ -18,17 +17,31 @@ from ottla.config.setting import (
     choice,
     integer,
     long,
-    password,
     string,
 )
 from ottla.config.settings import Settings
 from ottla.config.unsupported import harmless, merged, refusing
 from ottla.config.validators import Rule, at_least, between, not_empty
+from ottla.connect.cdc.core import settings as shared
 from ottla.connect.cdc.core.decimals import DecimalMode
 from ottla.connect.cdc.core.envelope import Operation
 from ottla.connect.cdc.core.filters import CaptureFilter, KeyColumns, NameFilter, one_at_most
-from ottla.connect.cdc.core.names import Adjustment, Names
-from ottla.connect.cdc.core.tables import OnFailure
+from ottla.connect.cdc.core.names import Names
+from ottla.connect.cdc.core.settings import (
+    ADJUSTMENT,
+    COLUMN_EXCLUDE,
+    CONNECT_TIMEOUT_SECONDS,
+    DELIMITER,
+    EXTENDED_HEADERS,
+    HEARTBEAT_PREFIX,
+    HOSTNAME,
+    ON_FAILURE,
+    PASSWORD,
+    TABLE_EXCLUDE,
+    TOMBSTONES,
+    TRANSACTION_TOPIC,
+    TRANSACTIONS,
+)
 from ottla.connect.cdc.core.temporal import TimePrecision
 from ottla.connect.cdc.mariadb.column_forms import BigintUnsignedMode, BinaryMode, FormOptions
 from ottla.connect.cdc.mariadb.history import FileStore, History, KafkaStore
@@ -43,7 +56,6 @@ from ottla.connect.data.record import Header
 from ottla.connect.data.schema import Type
 from ottla.connect.plugins.required import Required, require
 
-CONNECT_TIMEOUT_SECONDS: Final = 10
 READ_TIMEOUT_SECONDS: Final = 600
 KAFKA_HISTORY: Final = "io.debezium.storage.kafka.history.KafkaSchemaHistory"
 FILE_HISTORY: Final = "io.debezium.storage.file.history.FileSchemaHistory"
@@ -96,9 +108,6 @@ TOPIC_PREFIX: Final = string.optional(
     Required(Rule("a part of a topic's name", _topic_problem)),
     importance=HIGH,
 )
-HOSTNAME: Final = string.optional(
-    "database.hostname", "The server's host.", Required(not_empty), importance=HIGH
-)
 PORT: Final = integer("database.port", 3306, "The server's port.", between(1, 65_535), importance=HIGH)
 USER: Final = string.optional(
     "database.user",
@@ -106,7 +115,6 @@ USER: Final = string.optional(
     Required(not_empty),
     importance=HIGH,
 )
-PASSWORD: Final = password.optional("database.password", "The user's password.", importance=HIGH)
 SERVER_ID: Final = long.optional(
     "database.server.id",
     "The number of this connector among the server's replicas: another one than all of theirs.",
@@ -141,9 +149,7 @@ DATABASE_INCLUDE: Final = string.optional(
 )
 DATABASE_EXCLUDE: Final = string.optional("database.exclude.list", "Databases that are not.")
 TABLE_INCLUDE: Final = string.optional("table.include.list", "Tables that are captured: database.table.")
-TABLE_EXCLUDE: Final = string.optional("table.exclude.list", "Tables that are not.")
 COLUMN_INCLUDE: Final = string.optional("column.include.list", "Columns of records: database.table.column.")
-COLUMN_EXCLUDE: Final = string.optional("column.exclude.list", "Columns that records leave out.")
 KEY_COLUMNS: Final = string.optional(
     "message.key.columns", "Keys in place of primary ones: database.table:column,column;…"
 )
@@ -176,22 +182,11 @@ BINARIES: Final = choice(BinaryMode)(
 ADJUSTER: Final = boolean(
     "enable.time.adjuster", True, "Whether years below 100 are of this century and the last one."
 )
-ON_FAILURE: Final = choice(OnFailure)(
-    "event.converting.failure.handling.mode",
-    OnFailure.WARN,
-    "What a value without a form does: fail, or null with or without a warning.",
-)
-TOMBSTONES: Final = boolean("tombstones.on.delete", True, "Whether a tombstone comes after a delete.")
 SKIPPED: Final = string(
     "skipped.operations",
     "t",
     "Operations without records: c, u, d, t (truncate); none.",
     Rule("operations", _operations_problem),
-)
-TRANSACTIONS: Final = boolean(
-    "provide.transaction.metadata",
-    False,
-    "Whether transactions have records of their own, and changes a block.",
 )
 QUERY: Final = boolean(
     "include.query", False, "Whether changes name their statement (binlog_annotate_row_events has to be on)."
@@ -199,28 +194,6 @@ QUERY: Final = boolean(
 SCHEMA_CHANGES: Final = boolean(
     "include.schema.changes", True, "Whether DDL is told in a topic named as topic.prefix says."
 )
-HEARTBEAT_MS: Final = integer(
-    "heartbeat.interval.ms", 0, "How often a heartbeat is written; 0: never.", at_least(0)
-)
-HEARTBEAT_PREFIX: Final = string(
-    "topic.heartbeat.prefix", "__debezium-heartbeat", "What the heartbeats' topic begins with.", not_empty
-)
-HEARTBEAT_QUERY: Final = string.optional(
-    "heartbeat.action.query", "A statement that is run with each heartbeat.", importance=LOW
-)
-TRANSACTION_TOPIC: Final = string(
-    "topic.transaction", "transaction", "The end of that topic's name.", not_empty
-)
-DELIMITER: Final = string(
-    "topic.delimiter", ".", "What stands between the parts of topics' names.", not_empty
-)
-ADJUSTMENT: Final = choice(Adjustment)(
-    "schema.name.adjustment.mode", Adjustment.NONE, "How schemas' names are made fit for Avro."
-)
-EXTENDED_HEADERS: Final = boolean(
-    "extended.headers.enabled", True, "Whether changes have headers that name the connector and its run."
-)
-MAX_BATCH_SIZE: Final = integer("max.batch.size", 2048, "The most records of a batch.", between(1, 1_000_000))
 HISTORY: Final = string(
     _HISTORY, KAFKA_HISTORY, "Where the schema history is kept.", Rule("a history", _history_problem)
 )
@@ -240,7 +213,7 @@ SKIPS_BAD_DDL: Final = boolean(
 
 TABLE: Final = Table(
     "MariaDbConnector",
-    {**by_name(globals().values()), **by_name(vars(signalling).values())},
+    by_name((*vars(shared).values(), *globals().values(), *vars(signalling).values())),
     prefixes=(HISTORY_CONSUMER, HISTORY_PRODUCER, *signalling.PREFIXES),
     unsupported=merged(
         [

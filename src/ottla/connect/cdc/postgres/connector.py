@@ -22,6 +22,7 @@ from psycopg.conninfo import make_conninfo
 import ottla
 from ottla.config.setting import Table
 from ottla.config.settings import Settings
+from ottla.connect.cdc.core import settings as shared
 from ottla.connect.cdc.core.envelope import HEARTBEAT_KEY, HEARTBEAT_VALUE, heartbeat_key, heartbeat_value
 from ottla.connect.cdc.core.tables import TableShape
 from ottla.connect.cdc.postgres import settings as own
@@ -279,7 +280,7 @@ class PostgresConnector:
                 partition,
                 moment,
                 position.with_copying(copying),
-                self._settings[own.MAX_BATCH_SIZE],
+                self._settings[shared.MAX_BATCH_SIZE],
             )
             yield from copy.batches([connection, *others], to_copy)
             connection.rollback()
@@ -310,7 +311,7 @@ class PostgresConnector:
         try:
             with closing(self._connect()) as other:
                 position = (yield from self._follow(other, partition, position, lsn)).at(lsn)
-            size = self._settings[own.MAX_BATCH_SIZE]
+            size = self._settings[shared.MAX_BATCH_SIZE]
             yield from copy_blocking(connection, signals, self._events, partition, position, size)
             return position
         finally:
@@ -360,7 +361,7 @@ class PostgresConnector:
             translator = signalled = SignalledStream(translator, self._signals, self._events)
         stream = self._replication()
         self._stream = stream
-        heart = _Heart(self._settings[own.HEARTBEAT_MS], self._settings[own.HEARTBEAT_QUERY])
+        heart = _Heart(self._settings[shared.HEARTBEAT_MS], self._settings[shared.HEARTBEAT_QUERY])
         interval_seconds = self._settings[own.STATUS_INTERVAL_MS] / 1000
         pace = _Pace(interval_seconds, position)
         try:
@@ -407,7 +408,7 @@ class PostgresConnector:
     ) -> tuple[list[SourceRecord], bool]:
         """What has come: up to a batch of records, and whether the stream is where it has to go."""
         batch: list[SourceRecord] = []
-        limit = self._settings[own.MAX_BATCH_SIZE]
+        limit = self._settings[shared.MAX_BATCH_SIZE]
         for _ in range(MAX_MESSAGES_A_TURN):
             found = stream.receive()
             if found is NOTHING:

@@ -26,6 +26,7 @@ from ottla.config.setting import (
 from ottla.config.settings import Settings
 from ottla.config.unsupported import harmless, merged, refusing
 from ottla.config.validators import Rule, at_least, between, not_empty
+from ottla.connect.cdc.core import settings as shared
 from ottla.connect.cdc.core.column_rules import (
     COLUMN_TYPES,
     DATA_TYPES,
@@ -44,7 +45,21 @@ from ottla.connect.cdc.core.filters import (
     split_expressions,
 )
 from ottla.connect.cdc.core.names import Adjustment, Names
-from ottla.connect.cdc.core.tables import OnFailure
+from ottla.connect.cdc.core.settings import (
+    ADJUSTMENT,
+    COLUMN_EXCLUDE,
+    CONNECT_TIMEOUT_SECONDS,
+    DELIMITER,
+    EXTENDED_HEADERS,
+    HEARTBEAT_PREFIX,
+    HOSTNAME,
+    ON_FAILURE,
+    PASSWORD,
+    TABLE_EXCLUDE,
+    TOMBSTONES,
+    TRANSACTION_TOPIC,
+    TRANSACTIONS,
+)
 from ottla.connect.cdc.core.temporal import TimePrecision
 from ottla.connect.cdc.postgres.catalog import SYSTEM_SCHEMAS
 from ottla.connect.cdc.postgres.column_forms import (
@@ -67,7 +82,6 @@ from ottla.connect.data.record import Header
 from ottla.connect.data.schema import Type
 from ottla.connect.plugins.required import Required, require
 
-CONNECT_TIMEOUT_SECONDS: Final = 10
 _SESSION: Final = (
     "-c DateStyle=ISO -c IntervalStyle=postgres -c TimeZone=UTC -c extra_float_digits=3 -c bytea_output=hex"
     " -c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
@@ -127,14 +141,10 @@ TOPIC_PREFIX: Final = string.optional(
     Required(Rule("a part of a topic's name", _topic_problem)),
     importance=HIGH,
 )
-HOSTNAME: Final = string.optional(
-    "database.hostname", "The server's host.", Required(not_empty), importance=HIGH
-)
 PORT: Final = integer("database.port", 5432, "The server's port.", between(1, 65_535), importance=HIGH)
 USER: Final = string.optional(
     "database.user", "A user with REPLICATION, who may read the tables.", Required(not_empty), importance=HIGH
 )
-PASSWORD: Final = password.optional("database.password", "The user's password.", importance=HIGH)
 DBNAME: Final = string.optional(
     "database.dbname", "The database whose changes are read.", Required(not_empty), importance=HIGH
 )
@@ -205,9 +215,7 @@ RANGE_ROWS: Final = integer(
 SCHEMA_INCLUDE: Final = string.optional("schema.include.list", "Schemas that are captured: expressions.")
 SCHEMA_EXCLUDE: Final = string.optional("schema.exclude.list", "Schemas that are not.")
 TABLE_INCLUDE: Final = string.optional("table.include.list", "Tables that are captured: schema.table.")
-TABLE_EXCLUDE: Final = string.optional("table.exclude.list", "Tables that are not.")
 COLUMN_INCLUDE: Final = string.optional("column.include.list", "Columns of records: schema.table.column.")
-COLUMN_EXCLUDE: Final = string.optional("column.exclude.list", "Columns that records leave out.")
 SNAPSHOT_INCLUDE: Final = string.optional(
     "snapshot.include.collection.list",
     "Tables whose rows are copied, of those that are captured: expressions for schema.table.",
@@ -254,17 +262,11 @@ PLACEHOLDER: Final = string(
     DEFAULT_PLACEHOLDER,
     "What stands for a large value that was not changed, and so not sent.",
 )
-ON_FAILURE: Final = choice(OnFailure)(
-    "event.converting.failure.handling.mode",
-    OnFailure.WARN,
-    "What a value without a form does: fail, or null with or without a warning.",
-)
 POST_PROCESSORS: Final = string.optional(
     "post.processors",
     "Names of processors of records, each with NAME.type and settings behind NAME: "
     f"{RESELECT_CLASS} reads values again that the stream leaves out.",
 )
-TOMBSTONES: Final = boolean("tombstones.on.delete", True, "Whether a tombstone comes after a delete.")
 SKIPPED: Final = string(
     "skipped.operations",
     "t",
@@ -276,43 +278,16 @@ SKIP_UNCHANGED: Final = boolean(
     False,
     "Whether updates that change no column of the records have none; for tables with REPLICA IDENTITY FULL.",
 )
-TRANSACTIONS: Final = boolean(
-    "provide.transaction.metadata",
-    False,
-    "Whether transactions have records of their own, and changes a block.",
-)
-HEARTBEAT_MS: Final = integer(
-    "heartbeat.interval.ms", 0, "How often a heartbeat is written; 0: never.", at_least(0)
-)
-HEARTBEAT_PREFIX: Final = string(
-    "topic.heartbeat.prefix", "__debezium-heartbeat", "What the heartbeats' topic begins with.", not_empty
-)
-HEARTBEAT_QUERY: Final = string.optional(
-    "heartbeat.action.query", "A statement that is run with each heartbeat.", importance=LOW
-)
-TRANSACTION_TOPIC: Final = string(
-    "topic.transaction", "transaction", "The end of that topic's name.", not_empty
-)
-DELIMITER: Final = string(
-    "topic.delimiter", ".", "What stands between the parts of topics' names.", not_empty
-)
-ADJUSTMENT: Final = choice(Adjustment)(
-    "schema.name.adjustment.mode", Adjustment.NONE, "How schemas' names are made fit for Avro."
-)
 FIELD_ADJUSTMENT: Final = choice(Adjustment)(
     "field.name.adjustment.mode", Adjustment.NONE, "How fields' names are made fit for Avro."
 )
-EXTENDED_HEADERS: Final = boolean(
-    "extended.headers.enabled", True, "Whether changes have headers that name the connector and its run."
-)
-MAX_BATCH_SIZE: Final = integer("max.batch.size", 2048, "The most records of a batch.", between(1, 1_000_000))
 RETRY_DELAY_MS: Final = long(
     "slot.retry.delay.ms", 10_000, "Accepted; errors.retry.* say it.", at_least(0), importance=LOW
 )
 
 TABLE: Final = Table(
     "PostgresConnector",
-    {**by_name(globals().values()), **by_name(vars(signalling).values())},
+    by_name((*vars(shared).values(), *globals().values(), *vars(signalling).values())),
     prefixes=(*signalling.PREFIXES, MASK, TRUNCATE, f"{SELECT_OVERRIDES.name}."),
     unsupported=merged(
         [
