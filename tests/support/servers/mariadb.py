@@ -42,7 +42,8 @@ def mariadb(programs: tuple[str, str], *options_given: str) -> Iterator[int]:
             "GRANT ALL ON *.* TO ottla@'127.0.0.1' WITH GRANT OPTION;\n"
         )
         give_away(directory)
-        options = ["--no-defaults", f"--datadir={data}"]
+        # of its own: names of temporary tables in /tmp would be those of a server beside it
+        options = ["--no-defaults", f"--datadir={data}", f"--tmpdir={directory}"]
         made = start(
             [install, *options, "--auth-root-authentication-method=normal", "--skip-test-db"],
             directory,
