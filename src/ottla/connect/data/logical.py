@@ -53,8 +53,13 @@ def bytes_of_int(number: int) -> bytes:
 def unscaled_reader(schema: Schema) -> Callable[[decimal.Decimal], int]:
     """What makes whole numbers of the decimals of a schema; raises DataError where the scale is another."""
     text = schema.parameters.get(SCALE)
+    scale = int(text) if text is not None and text.removeprefix("-").isdecimal() else None
+    quantum = decimal.Decimal(1) if scale is None else decimal.Decimal((0, (1,), -scale))
 
     def read(value: decimal.Decimal) -> int:
+        # The question for the same exponent takes a tenth of the time of the answer to which one it is.
+        if scale is not None and value.same_quantum(quantum):
+            return int(value.scaleb(scale, _EXACT))
         wanted, found = decimal_scale(schema) if scale is None else scale, scale_of(value)
         if wanted != found:
             raise DataError(
@@ -63,7 +68,6 @@ def unscaled_reader(schema: Schema) -> Callable[[decimal.Decimal], int]:
             )
         return int(value.scaleb(found, _EXACT))
 
-    scale = int(text) if text is not None and text.removeprefix("-").isdecimal() else None
     return read
 
 

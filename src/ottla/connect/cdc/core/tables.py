@@ -6,7 +6,7 @@ import enum
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.connect.cdc.core.column_form import (
     ABSENT,
@@ -53,8 +53,7 @@ class CapturedColumn:
     """Of its schema, in place of the form's."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Slot:
+class _Slot(NamedTuple):
     """A column's place in rows, and what makes a value of its field. name: of the field."""
 
     index: int
@@ -126,16 +125,17 @@ class TableShape:
     def _values(self, slots: Sequence[_Slot], cells: Sequence[Cell]) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for slot in slots:
-            cell = cells[slot.index]
+            index, _, name, _, convert, null, _ = slot
+            cell = cells[index]
             if cell is None:
-                values[slot.name] = slot.null
+                values[name] = null
             elif cell is NOT_SENT:
-                values[slot.name] = self._unavailable(slot)
+                values[name] = self._unavailable(slot)
             else:
                 try:
-                    values[slot.name] = slot.convert(cell)
+                    values[name] = convert(cell)
                 except (ValueError, ArithmeticError) as problem:
-                    values[slot.name] = self._failed(slot, problem)
+                    values[name] = self._failed(slot, problem)
         return values
 
     def _unavailable(self, slot: _Slot) -> Any:
@@ -222,4 +222,4 @@ def _slot(index: int, column: CapturedColumn) -> _Slot | None:
 def _mapped_slot(index: int, column: CapturedColumn, mapped: MappedColumn) -> _Slot:
     slot = _slot(index, replace(column, form=mapped.form))
     assert slot is not None
-    return slot if mapped.null is None else replace(slot, null=mapped.null)
+    return slot if mapped.null is None else slot._replace(null=mapped.null)

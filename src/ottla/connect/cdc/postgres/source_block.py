@@ -38,11 +38,15 @@ class Moment:
     origin_lsn: int | None = None
 
 
+def last_commit_text(moment: Moment) -> str:
+    """The first of `sequence`: the end of the transaction before, as JSON."""
+    return "null" if moment.last_commit is None else f'"{moment.last_commit}"'
+
+
 def source_block(
     prefix: str, database: str, schema: str, table: str, moment: Moment, mark: SnapshotMark | None = None
 ) -> Struct:
     """The block of one change. mark: None while it is streamed."""
-    last = "null" if moment.last_commit is None else f'"{moment.last_commit}"'
     return Struct(
         SOURCE,
         {
@@ -52,7 +56,7 @@ def source_block(
             "ts_ms": moment.time_us // 1000,
             "snapshot": None if mark is None else mark.value,
             "db": database,
-            "sequence": f'[{last},"{moment.lsn}"]',
+            "sequence": f'[{last_commit_text(moment)},"{moment.lsn}"]',
             "ts_us": moment.time_us,
             "ts_ns": moment.time_us * 1000,
             "schema": schema,
