@@ -56,7 +56,7 @@ class CapturedColumn:
 class _Slot(NamedTuple):
     """A column's place in rows, and what makes a value of its field. name: of the field."""
 
-    index: int
+    place: int
     column: str
     name: str
     schema: Schema
@@ -96,7 +96,7 @@ class TableShape:
 
     def tells_key(self, cells: Sequence[Cell]) -> bool:
         """Whether old values hold the key: of a table with another replica identity they may not."""
-        return all(cells[slot.index] is not None or slot.schema.optional for slot in self.key_slots)
+        return all(cells[slot.place] is not None or slot.schema.optional for slot in self.key_slots)
 
     def event(
         self,
@@ -125,8 +125,8 @@ class TableShape:
     def _values(self, slots: Sequence[_Slot], cells: Sequence[Cell]) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for slot in slots:
-            index, _, name, _, convert, null, _ = slot
-            cell = cells[index]
+            place, _, name, _, convert, null, _ = slot
+            cell = cells[place]
             if cell is None:
                 values[name] = null
             elif cell is NOT_SENT:

@@ -133,12 +133,12 @@ class Reselector:
 
     def _processed(self, by: Reselection, known: _Known, row: Row) -> Row:
         wanted = [
-            slot.index
+            slot.place
             for slot in known.shape.row_slots
-            if ((row[slot.index] is NOT_SENT and by.unavailable) or (row[slot.index] is None and by.nulls))
+            if ((row[slot.place] is NOT_SENT and by.unavailable) or (row[slot.place] is None and by.nulls))
             and by.columns.takes(f"{known.shape.id}:{slot.column}")
         ]
-        key = tuple(slot.index for slot in known.shape.key_slots) if by.uses_event_key else known.key
+        key = tuple(slot.place for slot in known.shape.key_slots) if by.uses_event_key else known.key
         if not wanted or not key:
             return row
         values = [row[index] for index in key]
@@ -194,7 +194,7 @@ class Reselector:
 
 def _without(shape: TableShape, row: Row, wanted: Sequence[int]) -> Row:
     """The row where it can't be completed: null stands for what has no placeholder."""
-    gone = {slot.index for slot in shape.row_slots if slot.index in wanted and slot.unavailable is ABSENT}
+    gone = {slot.place for slot in shape.row_slots if slot.place in wanted and slot.unavailable is ABSENT}
     if not gone:
         return row
     return tuple(None if index in gone and cell is NOT_SENT else cell for index, cell in enumerate(row))

@@ -428,7 +428,7 @@ def _is_unchanged(shape: TableShape, old: Row | None, new: Row | None) -> bool:
     """Whether an update changes nothing of what records hold, as far as the old row is told."""
     if old is None or new is None:
         return False
-    return all(new[slot.index] in (old[slot.index], NOT_SENT) for slot in shape.row_slots)
+    return all(new[slot.place] in (old[slot.place], NOT_SENT) for slot in shape.row_slots)
 
 
 def _completed(new: Row, old: Row | None) -> Row:
