@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from support.connect.cdc.copy_path import CopyPath, Victim, Writers, copy_path
+from support.connect.cdc.debezium_history import check_beside_debezium, keep_history
 from support.servers.postgresql import postgresql_programs
 
 pytestmark = [pytest.mark.slow, pytest.mark.system("psql", "postgresql")]
@@ -57,6 +58,7 @@ def test_copies_are_equal_and_the_log_is_the_history_after_many_kills(tmp_path: 
     faulthandler.cancel_dump_traceback_later()  # which would end the run after a quarter of an hour
     print(f"seed {SEED}")
     with copy_path(programs(), tmp_path, SEED, tables=20) as path, ExitStack() as stack:
+        keep_history(path)
         writers = Writers(path, 4, pause_s=0.1)
         stack.callback(writers.stop)
         writers.start()
@@ -73,5 +75,8 @@ def test_copies_are_equal_and_the_log_is_the_history_after_many_kills(tmp_path: 
             elif path.chance.random() < 0.67:
                 path.wait_for_progress(before)
         changes = finish(path, writers)
+        alike = check_beside_debezium(path, tmp_path)
+        assert alike >= changes, f"seed {SEED}"
         counts = ", ".join(f"{count} {victim.value}" for victim, count in sorted(path.blows.items(), key=str))
         print(f"seed {SEED}: {writers.transactions} transactions, {changes} changes in the topics; {counts}")
+        print(f"{alike} records of changes, tombstones among them, are Debezium's")
