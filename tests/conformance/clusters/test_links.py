@@ -7,6 +7,7 @@ an open transaction) before and during the link, with names, keys, sizes and ord
 from __future__ import annotations
 
 import random
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -362,3 +363,26 @@ def test_retention_that_overtakes_the_mirror_is_told_as_a_gap(
                 source.bootstrap, topic, index, cuts[index]
             )
         assert describe(own.bootstrap, link)["state"] == "active"
+
+
+@sources(pytest.mark.long)
+def test_a_link_copies_no_more_bytes_a_second_than_it_may(
+    source: Cluster, target: OttlaBroker, dice: random.Random
+) -> None:
+    topic = create_topic(source.bootstrap, f"slow{uuid.uuid4().hex[:8]}", PARTITIONS)
+    # One record a batch, without compression: the log's bytes are those of the records, and some more.
+    producer = Producer({"bootstrap.servers": source.bootstrap, "linger.ms": 0, "batch.num.messages": 1})
+    written = 0
+    while written < 600_000:
+        size = dice.randint(1, 20_000)
+        producer.produce(topic, dice.randbytes(size))
+        written += size
+    assert producer.flush(TIMEOUT_S) == 0
+    link = f"lk{uuid.uuid4().hex[:8]}"
+    begun = time.monotonic()
+    words = ("--topic", topic, "--bytes-per-second", "200000", "--interval-ms", "200")
+    done(target.bootstrap, "link", "create", link, "--source", source.bootstrap, *words)
+    wait_until_copied(target.bootstrap, link, ends_of(source.bootstrap, topic))
+    # Less than this is impossible; the last answer of a quarter second is paid for afterwards.
+    assert time.monotonic() - begun >= (written - 50_000 - 20_000) / 200_000
+    assert_same_batches(source.bootstrap, target.bootstrap, topic, range(PARTITIONS))

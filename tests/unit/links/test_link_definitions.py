@@ -36,7 +36,13 @@ def link(**values: object) -> LinkDefinition:
 
 def test_a_definition_comes_back_as_it_was() -> None:
     made = link(
-        patterns=("a.*",), excludes=("ab",), groups=None, acls=False, interval_ms=200, settings=SECRETS
+        patterns=("a.*",),
+        excludes=("ab",),
+        groups=None,
+        acls=False,
+        interval_ms=200,
+        settings=SECRETS,
+        bytes_per_second=5000,
     )
     assert decode_definition("berlin", encode_definition(made)) == made
 
@@ -67,6 +73,8 @@ def test_topics_are_chosen_by_name_pattern_and_exclusion() -> None:
         ({"patterns": ["("]}, "no regular expression"),
         ({"groups": "["}, "no regular expression"),
         ({"interval_ms": 1}, "interval_ms"),
+        ({"bytes_per_second": -1}, "bytes_per_second"),
+        ({"bytes_per_second": True}, "bytes_per_second"),
         ({"acls": "yes"}, "acls"),
         ({"settings": {"bootstrap.servers": "x:1"}}, "security alone"),
         ({"settings": {"security.protocol": "HTTPS"}}, "HTTPS"),

@@ -15,7 +15,9 @@ from ottla.broker.links.mirror_effects import MirrorEffects
 from ottla.broker.links.mirror_fetcher import MirrorFetcher
 from ottla.broker.links.mirrored import Key, Mirrored
 from ottla.broker.links.source import Source, SourceMetadata, SourceUnusable
+from ottla.core.links.definition import LinkDefinition
 from ottla.core.links.mirror import Effect, LookForTopic
+from ottla.protocol.byte_budget import Budget
 from ottla.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -31,11 +33,12 @@ LONGEST_PAUSE_SECONDS: Final = 2.0
 class LinkMirrors:
     """One link's partitions here. Used on the event loop only; `run` is a task of its owner."""
 
-    def __init__(self, node: LinksNode, link: str, source: Source) -> None:
+    def __init__(self, node: LinksNode, link: LinkDefinition, source: Source) -> None:
         self._node = node
-        self._link = link
+        self._link = link.name
         self._source = source
-        self._effects = MirrorEffects(node, link, source)
+        self._budget = Budget(link.bytes_per_second)
+        self._effects = MirrorEffects(node, link.name, source)
         self._mirrored: dict[Key, Mirrored] = {}
         self._waiting: dict[Key, Mirrored] = {}
         self._fetchers: dict[int, MirrorFetcher] = {}
@@ -130,7 +133,9 @@ class LinkMirrors:
             return
         fetcher = self._fetchers.get(leader.leader_id)
         if fetcher is None:
-            fetcher = MirrorFetcher(self._node, self._source, leader.leader_id, address, self._on_effects)
+            fetcher = MirrorFetcher(
+                self._node, self._source, leader.leader_id, address, self._on_effects, self._budget
+            )
             self._fetchers[leader.leader_id] = fetcher
             self._spawn(f"fetch-{leader.leader_id}", fetcher)
         fetcher.address = address

@@ -172,7 +172,7 @@ class Links:
             connections.close()
             return
         source = Source(link, connections, link.name)
-        mirrors = LinkMirrors(self._node, link.name, source)
+        mirrors = LinkMirrors(self._node, link, source)
         task = self._node.supervisor.spawn(f"link-{link.name}-mirrors", mirrors.run())
         self._mirrors[link.name] = (link, source, mirrors, task)
         for by_topic in self._node.partitions.led_by_topic():

@@ -27,6 +27,7 @@ from ottla.core.links.mirror import (
     SourceAnswer,
 )
 from ottla.core.replica.reading import EpochEnd
+from ottla.protocol.byte_budget import Budget
 from ottla.protocol.errors import CorruptBatch, ErrorCode
 from ottla.protocol.fetched_batches import check_fetched
 from ottla.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -45,6 +46,8 @@ WAIT_MS: Final = 500
 TIMEOUT_MS: Final = 30_000
 PARTITION_MAX_BYTES: Final = 4 << 20
 RESPONSE_MAX_BYTES: Final = 16 << 20
+BUDGET_PAUSE_SECONDS: Final = 0.5
+"""How long the partitions are not looked at while what was copied is paid for."""
 SLICE_SECONDS: Final = 0.01
 """How long one answer may keep the event loop to itself."""
 
@@ -56,8 +59,16 @@ class MirrorFetcher:
     """The partitions that one broker of the source leads, as far as this broker mirrors them."""
 
     def __init__(
-        self, node: LinksNode, source: Source, leader_id: int, address: PeerAddress, on_effects: OnEffects
+        self,
+        node: LinksNode,
+        source: Source,
+        leader_id: int,
+        address: PeerAddress,
+        on_effects: OnEffects,
+        budget: Budget,
     ) -> None:
+        """budget: what this broker copies of the link, which its fetchers share."""
+        self._budget = budget
         self._node = node
         self._source = source
         self._leader_id = leader_id
@@ -84,6 +95,9 @@ class MirrorFetcher:
             if not self._active:
                 self._news.clear()
                 await self._news.wait()
+                continue
+            if wait_seconds := self._budget.wait_seconds(self._node.loop.time()):
+                await asyncio.sleep(min(wait_seconds, BUDGET_PAUSE_SECONDS))
                 continue
             request = self._request()
             try:
@@ -123,9 +137,10 @@ class MirrorFetcher:
                     current_leader_epoch=source_epoch,
                     fetch_offset=position.fetch_offset,
                     last_fetched_epoch=position.last_fetched_epoch,
-                    partition_max_bytes=PARTITION_MAX_BYTES,
+                    partition_max_bytes=self._budget.most_bytes(PARTITION_MAX_BYTES),
                 )
             )
+        most_bytes = self._budget.most_bytes(RESPONSE_MAX_BYTES)
         # The first ones of a full answer must not be the same for ever.
         if len(self._active) > 1:
             first = next(iter(self._active))
@@ -134,7 +149,7 @@ class MirrorFetcher:
             replica_id=CONSUMER,
             max_wait_ms=WAIT_MS,
             min_bytes=1,
-            max_bytes=RESPONSE_MAX_BYTES,
+            max_bytes=most_bytes,
             isolation_level=0,
             session_id=0,
             session_epoch=NO_SESSION_EPOCH,
@@ -153,6 +168,7 @@ class MirrorFetcher:
                 found = self._active.get((name, data.partition_index))
                 if found is None or found[0].sent is None or not found[0].is_current:
                     continue
+                self._budget.spend(len(data.records or b""), loop.time())
                 self._take_partition(found[0], data)
                 if loop.time() >= slice_end:
                     await asyncio.sleep(0)

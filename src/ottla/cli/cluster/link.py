@@ -120,6 +120,13 @@ def link() -> None:
     help="How often topics, settings, groups and lag are looked at. [default: 1000]",
 )
 @click.option(
+    "--bytes-per-second",
+    type=int,
+    default=0,
+    metavar="BYTES",
+    help="What each broker of this cluster copies at most. [default: no limit]",
+)
+@click.option(
     "--source-config",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -180,6 +187,7 @@ def _definition(
             acls=not given["no_acls"],
             configs=not given["no_configs"],
             interval_ms=given["interval_ms"],
+            bytes_per_second=given["bytes_per_second"],
             settings=settings,
         )
         return decode_definition(name, encode_definition(definition))

@@ -21,6 +21,7 @@ MAX_PATTERN_LENGTH: Final = 1_000
 MIN_INTERVAL_MS: Final = 100
 MAX_INTERVAL_MS: Final = 3_600_000
 DEFAULT_INTERVAL_MS: Final = 1_000
+MAX_BYTES_PER_SECOND: Final = 1 << 50
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _ADDRESS: Final = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\]\s]+):(?P<port>\d{1,5})")
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -49,6 +50,7 @@ class LinkDefinition:
 
     topics: names. patterns, excludes: regular expressions that have to match whole names. groups: which
     groups' offsets come along; None for none. interval_ms: how often metadata, groups and lag are looked at.
+    bytes_per_second: what each broker copies at most; 0 for no limit.
     """
 
     name: str
@@ -60,6 +62,7 @@ class LinkDefinition:
     acls: bool = True
     configs: bool = True
     interval_ms: int = DEFAULT_INTERVAL_MS
+    bytes_per_second: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def selects(self, topic: str) -> bool:
@@ -91,6 +94,7 @@ class LinkDefinition:
             "acls": self.acls,
             "configs": self.configs,
             "interval_ms": self.interval_ms,
+            "bytes_per_second": self.bytes_per_second,
             "settings": {
                 name: value if name in _PUBLIC_SETTINGS else HIDDEN
                 for name, value in sorted(self.settings.items())
@@ -147,6 +151,7 @@ def encode_definition(link: LinkDefinition) -> str:
             "acls": link.acls,
             "configs": link.configs,
             "interval_ms": link.interval_ms,
+            "bytes_per_second": link.bytes_per_second,
             "settings": dict(link.settings),
         },
         separators=(",", ":"),
@@ -180,7 +185,8 @@ def decode_definition(name: str, text: str) -> LinkDefinition:
         groups=None if groups is None else _text({"groups": groups}, "groups"),
         acls=_flag(given, "acls"),
         configs=_flag(given, "configs"),
-        interval_ms=_interval(given),
+        interval_ms=_number(given, "interval_ms", DEFAULT_INTERVAL_MS, MIN_INTERVAL_MS, MAX_INTERVAL_MS),
+        bytes_per_second=_number(given, "bytes_per_second", 0, 0, MAX_BYTES_PER_SECOND),
         settings=_settings(given),
     )
     for pattern in (*link.patterns, *link.excludes, *([] if link.groups is None else [link.groups])):
@@ -195,7 +201,18 @@ def decode_definition(name: str, text: str) -> LinkDefinition:
 
 
 _KEYS: Final = frozenset(
-    {"source", "topics", "patterns", "excludes", "groups", "acls", "configs", "interval_ms", "settings"}
+    {
+        "source",
+        "topics",
+        "patterns",
+        "excludes",
+        "groups",
+        "acls",
+        "configs",
+        "interval_ms",
+        "bytes_per_second",
+        "settings",
+    }
 )
 
 
@@ -229,12 +246,12 @@ def _flag(given: Mapping[str, Any], key: str) -> bool:
     return value
 
 
-def _interval(given: Mapping[str, Any]) -> int:
-    value = given.get("interval_ms", DEFAULT_INTERVAL_MS)
+def _number(given: Mapping[str, Any], key: str, default: int, least: int, most: int) -> int:
+    value = given.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidLink("interval_ms has to be a number")
-    if not MIN_INTERVAL_MS <= value <= MAX_INTERVAL_MS:
-        raise InvalidLink(f"interval_ms has to be from {MIN_INTERVAL_MS} to {MAX_INTERVAL_MS}")
+        raise InvalidLink(f"{key} has to be a whole number")
+    if not least <= value <= most:
+        raise InvalidLink(f"{key} has to be from {least} to {most}")
     return value
 
 

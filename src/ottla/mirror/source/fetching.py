@@ -26,9 +26,9 @@ from ottla.client.cluster_requests import Broker, ClusterRequests, TopicPartitio
 from ottla.client.connection import ConnectionLost, NodeConnection, NodeRefusesUser
 from ottla.client.errors import ClusterError
 from ottla.client.records.offset_lookup import offsets_at
-from ottla.mirror.core.budget import Budget
 from ottla.mirror.core.gaps import Break, Loss, out_of_range
 from ottla.protocol.apis import APIS, ApiKey
+from ottla.protocol.byte_budget import Budget
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.fetch_response import FetchResponse, PartitionData

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from ottla.mirror.core.budget import Budget
+from ottla.protocol.byte_budget import Budget
 
 
 def test_without_a_limit_nothing_waits() -> None:
