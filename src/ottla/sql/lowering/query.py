@@ -34,10 +34,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """Lowers queries into one application. functions: the user's."""
+    """Lowers queries into one application. functions: the user's.
+
+    starts_at: earliest or latest, where streams begin without a checkpoint; tables are read whole.
+    """
 
     app: Streams
     functions: Mapping[str, Function] = field(default_factory=dict)
+    starts_at: str = "earliest"
 
     def put(self, plan: PutQuery) -> None:
         """Add a query that writes its target's topic. Raises SqlError."""
@@ -95,9 +99,9 @@ class Lowering:
 
     def _sources(self, query: QueryPlan) -> tuple[Stream | Table, Places]:
         used = _used(query)
-        rows, places = source_rows(self.app, query.source, used)
+        rows, places = source_rows(self.app, query.source, used, self.starts_at)
         for join in query.joins:
-            right, right_places = source_rows(self.app, join.right, used)
+            right, right_places = source_rows(self.app, join.right, used, self.starts_at)
             rows = self._joined(rows, places, right, right_places, join)
             places = Places({**places.paths, **right_places.paths})
         return rows, places

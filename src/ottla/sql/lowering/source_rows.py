@@ -29,7 +29,7 @@ _EMPTY = "$"
 
 
 def source_rows(
-    app: Streams, named: FromSource, used: Mapping[str, Mapping[str, SqlType]]
+    app: Streams, named: FromSource, used: Mapping[str, Mapping[str, SqlType]], starts_at: str = "earliest"
 ) -> tuple[Stream | Table, Places]:
     """A source's rows, and where its columns are in them. Raises SqlError."""
     source, formats = named.source, topic_formats(named.source, reads=True)
@@ -50,7 +50,11 @@ def source_rows(
             raise SqlError(f"{source.name}: TIMESTAMP is for streams alone yet", None, "leave it out")
         return app.table(source.topic, key=formats.key, value=formats.value).map_values(value), places
     stream = app.stream(
-        source.topic, key=formats.key, value=formats.value, timestamp=_timestamp(source, formats)
+        source.topic,
+        key=formats.key,
+        value=formats.value,
+        start=starts_at,
+        timestamp=_timestamp(source, formats),
     )
     if source.values:
         stream = stream.filter(lambda record: record.value.isNotNull())

@@ -1,0 +1,1 @@
+"""Running queries: one process with Spark, and its supervision."""

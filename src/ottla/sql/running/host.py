@@ -1,0 +1,216 @@
+"""The query host: one Spark session, and each running query an application of Streams in it.
+
+A query that fails ends alone: the others go on. Spark itself ends with the process, and so do all queries;
+they go on from their checkpoints in the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ottla.config.errors import UserError
+from ottla.pipeline.file_lock import FileLock
+from ottla.pipeline.spark.session import SparkPipelineSession, SparkSettings, start_session
+from ottla.sql.functions.loading import user_functions
+from ottla.sql.functions.registry import BUILT_IN, Functions
+from ottla.sql.lowering.query import Lowering
+from ottla.sql.plan.statement_plan import PutQuery
+from ottla.sql.plan.stored import restored
+from ottla.sql.running.messages import Configure, Ended, Event, Order, Progress, Ready, Running, Start, Stop
+from ottla.streams.dsl import Streams
+from ottla.streams.run.application import RunningStreams, start
+from ottla.streams.run.settings import StreamsSettings
+from ottla.streams.run.spark_settings import STATE_SETTINGS
+
+if TYPE_CHECKING:
+    from ottla.pipeline.query.query import PipelineQuery
+    from ottla.pipeline.query.query_progress import QueryProgress
+
+LOOK_SECONDS: Final = 0.5
+PROGRESS_SECONDS: Final = 0.5
+"""Between two reports of one query's progress."""
+LOCK_SECONDS: Final = 60.0
+"""For a host before this one to be gone."""
+
+log = logging.getLogger("ottla.sql")
+
+
+@dataclass(slots=True)
+class _Query:
+    """A query that starts or runs. stopping: set when it is to end."""
+
+    order: Start
+    stopping: threading.Event = field(default_factory=threading.Event)
+    forget: bool = False
+    positions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    told_at: float = 0.0
+
+
+class QueryHost:
+    """Carries out orders, each query in a thread of its own. tell: takes events, from any thread."""
+
+    def __init__(self, tell: Callable[[Event], None]) -> None:
+        self._tell = tell
+        self._given: Configure | None = None
+        self._functions = Functions()
+        self._session: SparkPipelineSession | None = None
+        self._alone: FileLock | None = None
+        self._queries: dict[str, _Query] = {}
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()
+        """Of the session: held while a query begins, as Spark plans one at a time."""
+
+    def take(self, order: Order) -> None:
+        """Carry out an order. Raises UserError where Spark, or the functions, can't be had."""
+        match order:
+            case Configure():
+                self._configure(order)
+            case Start():
+                self._start(order)
+            case Stop():
+                self._stop(order)
+
+    def _configure(self, given: Configure) -> None:
+        begun = time.monotonic()
+        self._given = given
+        self._functions = user_functions(given.functions)
+        state = Path(given.state)
+        state.mkdir(parents=True, exist_ok=True)
+        # Two hosts of one state would both believe in its checkpoints: the other one has to be gone first.
+        self._alone = FileLock(state / "host.lock")
+        if not self._alone.acquire(LOCK_SECONDS):
+            raise UserError(f"another query host uses {state}")
+        self._session = start_session(
+            SparkSettings(
+                "ottla sql",
+                state / "spark",
+                master=given.master,
+                shuffle_partitions=given.partitions,
+                driver_memory=given.driver_memory,
+                properties={
+                    **STATE_SETTINGS,
+                    "spark.sql.caseSensitive": "true",
+                    # a large batch of one query does not hold up the others
+                    "spark.scheduler.mode": "FAIR",
+                    **given.spark,
+                },
+            )
+        )
+        self._tell(Ready(time.monotonic() - begun))
+
+    def _start(self, order: Start) -> None:
+        with self._lock:
+            if order.query_id in self._queries:
+                return
+            query = self._queries[order.query_id] = _Query(order)
+        threading.Thread(target=self._run, args=(query,), name=order.query_id, daemon=True).start()
+
+    def _stop(self, order: Stop) -> None:
+        with self._lock:
+            query = self._queries.get(order.query_id)
+            if query is not None:
+                query.forget = order.forget
+                query.stopping.set()
+                return
+        # Nothing of it runs, so that it is told again what is true.
+        self._tell(Ended(order.query_id, 0))
+
+    # -- one query ------------------------------------------------------------------------------------
+
+    def _run(self, query: _Query) -> None:
+        order, problem = query.order, None
+        try:
+            self._run_until_stopped(query)
+        except UserError as error:
+            problem = str(error)
+        except Exception as error:
+            log.exception("query %s fails", order.query_id)
+            problem = f"{type(error).__name__}: {error}"
+        with self._lock:
+            self._queries.pop(order.query_id, None)
+        if query.forget and problem is None:
+            shutil.rmtree(self._settings(order).place.state / order.name, ignore_errors=True)
+        self._tell(Ended(order.query_id, order.revision, problem, query.positions))
+
+    def _run_until_stopped(self, query: _Query) -> None:
+        order, begun = query.order, time.monotonic()
+        app = lowered(order, self._functions)
+        with self._turn:
+            if query.stopping.is_set():
+                return
+            running = start(
+                app.topology(),
+                self._settings(order),
+                session=self._session,
+                on_progress=lambda one, progress: self._progress(query, one, progress),
+            )
+        with running:
+            self._tell(Running(order.query_id, order.revision, time.monotonic() - begun))
+            while not query.stopping.wait(LOOK_SECONDS):
+                if running.await_end(0):
+                    break
+            query.positions = _positions(running)
+
+    def _settings(self, order: Start) -> StreamsSettings:
+        given = self._given
+        assert given is not None
+        return StreamsSettings(
+            bootstrap=given.bootstrap,
+            state=Path(given.state) / "queries",
+            dead_letters=given.processing_log,
+            partitions=given.partitions,
+            client_options=given.client,
+        )
+
+    def _progress(self, query: _Query, one: PipelineQuery, progress: QueryProgress) -> None:
+        now = time.monotonic()
+        if now - query.told_at < PROGRESS_SECONDS and not progress.lag:
+            return
+        query.told_at = now
+        self._tell(
+            Progress(
+                query.order.query_id,
+                progress.timestamp_ms,
+                progress.input_rows,
+                progress.processed_rows_per_second,
+                progress.lag,
+                one.dead_letters,
+                _ends(progress),
+            )
+        )
+
+
+def lowered(order: Start, functions: Functions) -> Streams:
+    """The application of a query's stored plan. Raises SqlError, StoredPlanError."""
+    plan = restored(order.plan)
+    if not isinstance(plan, PutQuery):
+        raise UserError(f"{order.query_id}: its plan is no query's")
+    app = Streams(order.name)
+    own = {name: each for name, each in functions.named.items() if name not in BUILT_IN}
+    Lowering(app, own, order.starts_at).put(plan)
+    return app
+
+
+def _positions(running: RunningStreams) -> Mapping[str, Mapping[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for query in running.queries:
+        if query.progress is not None:
+            for topic, partitions in _ends(query.progress).items():
+                found.setdefault(topic, {}).update(partitions)
+    return found
+
+
+def _ends(progress: QueryProgress) -> Mapping[str, Mapping[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for source in progress.sources:
+        for topic, partitions in source.end.items():
+            places = {str(partition): offset for partition, offset in partitions.items()}
+            found.setdefault(topic, {}).update(places)
+    return found

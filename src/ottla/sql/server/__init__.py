@@ -1,0 +1,1 @@
+"""`ottla sql server`: ksqlDB's REST API."""
