@@ -1,0 +1,1 @@
+"""Rows for whoever asks: push and pull queries, inserts, and their routes."""
