@@ -156,6 +156,13 @@ class KafkaCluster:
             raise self._no_topic(topic)
         return sorted(partition.id for partition in described.partitions)
 
+    def replicas(self, topic: str) -> int:
+        """The replicas that each partition of a topic has. Raises NoSuchTopic, ClusterError."""
+        described = self._describe(topic)
+        if described is None:
+            raise self._no_topic(topic)
+        return max((len(each.replicas) for each in described.partitions), default=0)
+
     def topic_id(self, topic: str) -> str | None:
         """The topic's id, which a later topic of its name does not have; None when there is no such topic."""
         described = self._describe(topic)

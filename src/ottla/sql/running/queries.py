@@ -8,9 +8,10 @@ transactions fence the one before.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from ottla.sql.commands.state import PersistentQuery, Wish
@@ -38,8 +39,8 @@ class Queries:
         self._leads = False
         self._news = asyncio.Event()
         self.host_starts = 0
-        self.on_change: Callable[[], None] = lambda: None
-        """Called when a query has begun or ended."""
+        self._changes = asyncio.Event()
+        """Set, and replaced, when a query has begun or ended."""
 
     @property
     def host_pid(self) -> int | None:
@@ -67,6 +68,34 @@ class Queries:
     def life(self, query_id: str) -> QueryLife | None:
         """How a query is, None for one that is not known here."""
         return self._wishes.lives.get(query_id)
+
+    @property
+    def lives(self) -> Mapping[str, QueryLife]:
+        """How each query is, by its id."""
+        return self._wishes.lives
+
+    def _changed(self) -> None:
+        changes, self._changes = self._changes, asyncio.Event()
+        changes.set()
+
+    async def until_gone(self, timeout_seconds: float) -> None:
+        """Wait until all queries that are not wanted any more have ended, or the time is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                while self._wishes.unwanted:
+                    await self._changes.wait()
+
+    async def until_running(self, query_id: str, revision: int, timeout_seconds: float) -> bool:
+        """Wait until a query runs with this plan; False if it has failed, or the time is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                while (life := self.life(query_id)) is not None:
+                    if life.stage is Stage.RUNNING and life.revision == revision:
+                        return True
+                    if life.failures:
+                        return False
+                    await self._changes.wait()
+        return False
 
     async def run(self) -> None:
         """Keep a host for as long as this server is the primary, for ever."""
@@ -111,7 +140,7 @@ class Queries:
             await host.close()
             self._host, self._is_ready = None, False
             self._wishes.host_ended(asyncio.get_running_loop().time())
-            self.on_change()
+            self._changed()
 
     async def _tell(self, host: HostProcess) -> None:
         """Give the host its orders as they become due."""
@@ -125,6 +154,7 @@ class Queries:
                             host.send(self._order(query))
                         case _:
                             host.send(Stop(step.query_id, step.forget))
+                self._changed()
             due = self._wishes.next_at() if self._is_ready else None
             try:
                 async with asyncio.timeout(None if due is None else max(due - clock(), 0.01)):
@@ -166,7 +196,7 @@ class Queries:
                 self._wishes.progressed(event)
                 return
         self._news.set()
-        self.on_change()
+        self._changed()
 
 
 def state_word(query: PersistentQuery, life: QueryLife | None) -> str:

@@ -84,6 +84,11 @@ class Wishes:
         for id in queries:
             self.lives.setdefault(id, QueryLife(id))
 
+    @property
+    def unwanted(self) -> Sequence[str]:
+        """The queries that are not wanted and have not ended yet."""
+        return [each for each in self.lives if each not in self._wanted]
+
     def steps(self, now: float) -> Sequence[Step]:
         """What is to be done now; the caller does all of it."""
         found: list[Step] = []

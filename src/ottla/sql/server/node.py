@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -36,7 +36,7 @@ from ottla.sql.functions.loading import user_functions
 from ottla.sql.functions.registry import Functions
 from ottla.sql.running.messages import Configure
 from ottla.sql.running.queries import Queries
-from ottla.sql.running.wishes import Backoff
+from ottla.sql.running.wishes import Backoff, QueryLife
 from ottla.sql.server import settings as names
 from ottla.sql.server.topics import Topics
 from ottla.web.errors import ApiError, ServiceError
@@ -102,6 +102,21 @@ class SqlNode:
     def state_directory(self) -> Path:
         """The directory of this service's state."""
         return Path(self.settings[names.STATE_DIRECTORY]) / self.service_id
+
+    @property
+    def registry_url(self) -> str | None:
+        """The Schema Registry, None without one."""
+        return self.settings[names.REGISTRY_URL]
+
+    @property
+    def default_properties(self) -> Mapping[str, str]:
+        """The properties of statements that give no others."""
+        return {"auto.offset.reset": self.settings[names.AUTO_OFFSET_RESET]}
+
+    @property
+    def lives(self) -> Mapping[str, QueryLife]:
+        """How each query that runs here is."""
+        return self.queries.lives
 
     def _configure(self) -> Configure:
         settings = self.settings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -13,10 +13,10 @@ from ottla.client.errors import ClusterError, NoSuchTopic
 from ottla.client.registry.async_client import RegistryClient
 from ottla.client.registry.wire import RegistryRefusal, RegistryUnreachable
 from ottla.sql.binding.statement_binder import Binder
-from ottla.sql.catalog.sources import closest
+from ottla.sql.catalog.sources import Source, closest
 from ottla.sql.commands.command import Command
 from ottla.sql.commands.deciding import Asked, controlled, planned, with_property
-from ottla.sql.commands.state import SqlState
+from ottla.sql.commands.state import PersistentQuery, SqlState
 from ottla.sql.language.errors import START, SqlError
 from ottla.sql.language.parser import Parsed, parse_script
 from ottla.sql.language.statements import (
@@ -44,8 +44,15 @@ from ottla.sql.language.statements import (
     Undefine,
     UnsetProperty,
 )
-from ottla.sql.lowering.plan_words import explained
-from ottla.sql.plan.statement_plan import Nothing, PutQuery, RemoveSource, RunQuery, StatementPlan, WriteRow
+from ottla.sql.plan.statement_plan import (
+    Nothing,
+    PutQuery,
+    PutSource,
+    RemoveSource,
+    RunQuery,
+    StatementPlan,
+    WriteRow,
+)
 from ottla.sql.rows.port import RowQueries
 from ottla.sql.server import entities
 from ottla.sql.server.connectors import Connectors
@@ -57,7 +64,7 @@ MAX_STATEMENTS: Final = 10_000
 MAX_SCRIPT_BYTES: Final = 1 << 20
 ASSERT_SECONDS: Final = 1.0
 ASSERT_LOOK_SECONDS: Final = 0.1
-LOOK_SECONDS: Final = 0.02
+ENDING_SECONDS: Final = 30.0
 
 
 class StatementError(Exception):
@@ -190,7 +197,7 @@ class Statements:
         """What Spark can't run is refused now, not when it starts. Raises SqlError."""
         from ottla.sql.running.checking import check_runs  # PySpark, which takes a moment
 
-        check_runs(plan, self._node.functions, self._node.registry_url)
+        check_runs(plan, self._node.functions)
 
     def _asked(self, parsed: Parsed, session: Session) -> Asked:
         replaces = isinstance(parsed.statement, CreateSource | CreateAsSelect) and parsed.statement.or_replace
@@ -199,23 +206,14 @@ class Statements:
         return Asked(parsed.text, parsed.statement.at, now_ms, properties, replaces)
 
     async def _delete_topic(self, plan: RemoveSource, statement: Statement) -> None:
-        for id in [each for each in self._node.lives if each not in self._node.state.queries]:
-            await self._until_ended(id)
+        # A query that still writes would make the topic anew on some clusters.
+        await self._node.queries.until_gone(ENDING_SECONDS)
         try:
             await asyncio.to_thread(self._node.topics.delete, plan.topic)
         except ClusterError as problem:
             raise SqlError(
                 f"{plan.name} is dropped, and its topic {plan.topic} is still there: {problem}", statement.at
             ) from None
-
-    async def _until_ended(self, query_id: str) -> None:
-        """A query that still writes would make the topic anew on some clusters."""
-        try:
-            async with asyncio.timeout(30):
-                while self._node.queries.life(query_id) is not None:
-                    await asyncio.sleep(LOOK_SECONDS)
-        except TimeoutError:
-            return
 
     async def _control(self, statement: ControlQuery, text: str, session: Session) -> Entity:
         id = statement.query_id
@@ -286,27 +284,26 @@ class Statements:
                 for each in query.plan.query.sources:
                     reads[each.source.topic] = reads.get(each.source.topic, 0) + 1
             for row in rows:
-                row |= {"consumerCount": reads.get(row["name"], 0), "consumerGroupCount": reads.get(row["name"], 0)}
+                count = reads.get(row["name"], 0)
+                row |= {"consumerCount": count, "consumerGroupCount": count}
             return entity("kafka_topics_extended", text, topics=rows)
         return entity("kafka_topics", text, topics=rows)
 
     def _queries(self, statement: Show, text: str) -> Entity:
         queries = self._node.state.queries.values()
         if statement.extended:
-            found = [
-                entities.query_description(each, self._node.queries.life(each.id), explained(each.plan.query), "")
-                for each in queries
-            ]
+            found = [self._described_query(each) for each in queries]
             return entity("queryDescriptions", text, queryDescriptions=found)
         rows = [entities.query_row(each, self._node.queries.life(each.id)) for each in queries]
-        rows += [entities.push_row(each.id, each.text) for each in self._rows.running()]
+        rows += [entities.push_row(each.query_id, each.text) for each in self._rows.running()]
         return entity("queries", text, queries=rows)
 
     async def _describe(self, statement: Describe, text: str) -> Entity:
         catalog, name = self._node.state.catalog, statement.name
         match statement.what:
             case Described.STREAMS | Described.TABLES as what:
-                chosen = [each for each in catalog.sources.values() if each.is_table is (what is Described.TABLES)]
+                tables = what is Described.TABLES
+                chosen = [each for each in catalog.sources.values() if each.is_table is tables]
                 return self._descriptions(chosen, text)
             case Described.FUNCTION:
                 assert name is not None
@@ -325,9 +322,9 @@ class Statements:
         )
         return entity("sourceDescription", text, sourceDescription=found)
 
-    def _descriptions(self, chosen: list[object], text: str) -> Entity:
+    def _descriptions(self, chosen: Iterable[Source], text: str) -> Entity:
         found = [
-            entities.source_description(each, self._node.state, self._node.lives, extended=True)  # type: ignore[arg-type]
+            entities.source_description(each, self._node.state, self._node.lives, extended=True)
             for each in chosen
         ]
         return entity("source_descriptions", text, sourceDescriptions=found)
@@ -335,17 +332,15 @@ class Statements:
     def _explain(self, statement: Explain, text: str) -> Entity:
         state = self._node.state
         if statement.statement is None:
-            id = next((each for each in state.queries if each.upper() == (statement.query_id or "").upper()), None)
+            wanted = (statement.query_id or "").upper()
+            id = next((each for each in state.queries if each.upper() == wanted), None)
             if id is None:
                 raise SqlError(
                     f"there is no query {statement.query_id}",
                     statement.at,
                     "queries: " + (", ".join(state.queries) or "none"),
                 )
-            query = state.queries[id]
-            found = entities.query_description(
-                query, self._node.queries.life(id), explained(query.plan.query), ""
-            )
+            found = self._described_query(state.queries[id])
             return entity("queryDescription", text, queryDescription=found)
         plan = self._bound(state, statement.statement)
         if not isinstance(plan, PutQuery | RunQuery):
@@ -363,7 +358,7 @@ class Statements:
             "sources": [each.source.name for each in plan.query.sources],
             "sinks": sinks,
             "topology": "",
-            "executionPlan": explained(plan.query),
+            "executionPlan": _explained(plan.query),
             "overriddenProperties": {},
             "ksqlHostQueryStatus": {},
             "queryType": "PERSISTENT" if sinks else plan.query.mode.value.upper(),
@@ -372,6 +367,10 @@ class Statements:
             "state": None,
         }
         return entity("queryDescription", text, queryDescription=found)
+
+    def _described_query(self, query: PersistentQuery) -> Entity:
+        plan = _explained(query.plan.query)
+        return entities.query_description(query, self._node.queries.life(query.id), plan, "")
 
     # -- ASSERT ---------------------------------------------------------------------------------------
 
@@ -439,20 +438,16 @@ class Statements:
 
 async def has_schema(registry: RegistryClient, subject: str | None, schema_id: int | None) -> bool:
     """Whether the registry has a subject, an id, or the id under the subject. Raises RegistryRefusal."""
-    if schema_id is not None:
-        versions = await registry.ask("GET", f"/schemas/ids/{schema_id}/versions")
-        return subject is None or any(each.get("subject") == subject for each in versions)
-    from urllib.parse import quote
-
-    return bool(await registry.ask("GET", f"/subjects/{quote(subject or '', safe='')}/versions"))
+    if schema_id is None:
+        assert subject is not None
+        await registry.latest(subject)
+        return True
+    found = await registry.by_id(schema_id)
+    return subject is None or await registry.version_under(found, subject) is not None
 
 
 def _with_topic(bound: StatementPlan, completed: StatementPlan) -> StatementPlan:
     """A plan bound at its turn, with its topic as it was found or made before."""
-    from dataclasses import replace
-
-    from ottla.sql.plan.statement_plan import PutSource
-
     match bound, completed:
         case PutSource(source=source), PutSource(source=made):
             return PutSource(replace(source, partitions=made.partitions, replicas=made.replicas))
@@ -460,6 +455,12 @@ def _with_topic(bound: StatementPlan, completed: StatementPlan) -> StatementPlan
             kept = replace(target, topic=made.topic, partitions=made.partitions, replicas=made.replicas)
             return replace(bound, target=kept)
     return bound
+
+
+def _explained(query: QueryPlan) -> str:
+    from ottla.sql.lowering.explain import explained  # PySpark, which takes a moment
+
+    return explained(query)
 
 
 def _seconds(timeout_ms: int | None) -> float:
@@ -475,6 +476,3 @@ def _read(path: str, statement: RunScript) -> str:
         return data.decode()
     except (OSError, UnicodeDecodeError) as problem:
         raise SqlError(f"the script {path} can't be read: {problem}", statement.at) from None
-
-
-__all__ = ["Mapping", "Session", "StatementError", "Statements"]
