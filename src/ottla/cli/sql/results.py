@@ -72,6 +72,10 @@ def write_rows(
     is_done = False
     try:
         is_done = _pump(stream, writer, sheet, bounds)
+    except KeyboardInterrupt:
+        if sheet.is_seen and not isinstance(writer, LiveTable):
+            sheet.lines([""])  # behind the `^C` that the terminal shows
+        raise
     finally:
         if is_push and not is_done and stream.query_id:
             api.close_query(stream.query_id)

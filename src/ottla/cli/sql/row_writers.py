@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from ottla.cli.sql.sheet import Form, Sheet
-from ottla.cli.sql.tables import Layout, expanded_lines, head_lines, is_number, laid_out, row_lines
+from ottla.cli.sql.tables import Layout, expanded_lines, fits, head_lines, is_number, laid_out, row_lines
 from ottla.sql.terminal.row_stream import Row, RowColumn
 from ottla.sql.terminal.values import csv_text, json_text, text_of
 
 MEASURED_ROWS: Final = 1_000
-"""A table's widths are those of so many rows at most; longer texts behind them are wrapped."""
+"""A table's widths are those of so many rows at most, or those that come first."""
 
 
 class RowWriter(Protocol):
@@ -82,7 +82,10 @@ class ExpandedWriter:
 
 
 class TableWriter:
-    """A table: its widths are those of the first rows; without room for the columns, a block a row."""
+    """A table, as wide as the first rows need; the head comes again where later ones need more.
+
+    Without room for the columns it is a block a row.
+    """
 
     def __init__(self, columns: Sequence[RowColumn], sheet: Sheet) -> None:
         self._columns = tuple(columns)
@@ -128,9 +131,15 @@ class TableWriter:
             self._blocks.put(waiting)
             return
         self._sheet.lines(head_lines(self._layout, self._paper))
-        self._write(waiting, self._layout)
+        self._sheet.lines(line for row in waiting for line in row_lines(row, self._layout, self._paper))
 
     def _write(self, rows: Sequence[Row], layout: Layout) -> None:
+        if self._paper.width is not None and not all(fits(row, layout) for row in rows):
+            titles = [each.name for each in self._columns]
+            wider = laid_out(titles, rows, layout.right, self._paper, before=layout)
+            if wider is not None and wider != layout:
+                self._layout = layout = wider
+                self._sheet.lines(head_lines(layout, self._paper))
         self._sheet.lines(line for row in rows for line in row_lines(row, layout, self._paper))
 
 

@@ -49,11 +49,18 @@ def is_number(type_name: str) -> bool:
 
 
 def laid_out(
-    titles: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[bool], paper: Paper
+    titles: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    right: Sequence[bool],
+    paper: Paper,
+    before: Layout | None = None,
 ) -> Layout | None:
-    """The layout for these rows, and others like them; None if the columns would be too narrow to read."""
+    """The layout for these rows, and others like them; None if the columns would be too narrow to read.
+
+    before: of earlier rows, whose columns are not made narrower without need.
+    """
     shown = tuple(map(printable, titles))
-    natural = [width_of(title) for title in shown]
+    natural = [width_of(title) for title in shown] if before is None else list(before.widths)
     for row in rows:
         for number, value in enumerate(row[: len(natural)]):
             natural[number] = max(natural[number], width_of(cell(value)))
@@ -66,6 +73,11 @@ def laid_out(
 def cell(value: Any) -> str:
     """A value in one line."""
     return printable(text_of(value))
+
+
+def fits(row: Sequence[Any], layout: Layout) -> bool:
+    """Whether no text of a row is longer than its column is wide."""
+    return all(width_of(cell(value)) <= width for value, width in zip(row, layout.widths, strict=False))
 
 
 def head_lines(layout: Layout, paper: Paper) -> Iterator[str]:

@@ -78,7 +78,7 @@ class RowStream:
     def take(self, wait_seconds: float) -> Chunk | None:
         """The next rows, None if none come in that time; after the end an empty last chunk each time.
 
-        Raises SqlRefusal for an error that the server tells among the rows, SqlUnreachable if the answer breaks.
+        Raises SqlRefusal for an error that the server tells among the rows, SqlUnreachable for a cut answer.
         """
         found = self._last
         if found is None:
