@@ -28,6 +28,8 @@ class Terminal:
 
     def type(self, text: str) -> None:
         """Type characters."""
+        if text.endswith(";"):  # would end tmux's command
+            text = text[:-1] + "\\;"
         self.tmux("send-keys", "-l", text)
 
     def press(self, *keys: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.frame.errors import exit_code_of
-from ottla.cli.frame.extras import PIPELINE, SERVICES, TELEMETRY
+from ottla.cli.frame.extras import PIPELINE, SERVICES, SQL, TELEMETRY
 
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
 PROGRAM = """
@@ -91,7 +91,7 @@ def test_a_bare_install_has_the_commands_of_a_cluster(words: list[str], code: in
     assert line in said
 
 
-EXTRAS = {"services": SERVICES, "pipeline": PIPELINE, "telemetry": TELEMETRY}
+EXTRAS = {"services": SERVICES, "pipeline": PIPELINE, "sql": SQL, "telemetry": TELEMETRY}
 
 
 def extras() -> dict[str, set[str]]:

@@ -4,34 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import click
-
-from ottla.cli.frame.commands import LazyGroup
+from ottla.cli.frame.commands import WordOrDefault
 from ottla.cli.frame.entries import Entry
 
 WORKER: Final = "worker"
 """The word that stands for the worker itself, which needs none."""
-
-
-class WordOrWorker(LazyGroup):
-    """A group whose worker is meant where the first word is none of its commands."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words of the worker, or of one of the commands; `--help` is the group's."""
-        named = bool(args) and (args[0] in self.entries or args[0] in ("-h", "--help"))
-        if not named and not (ctx.resilient_parsing and not args):  # a shell completes the first word
-            args = [WORKER, *args]
-        return super().parse_args(ctx, args)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first word names."""
-        behind = args[1:2]
-        if args[:1] == [WORKER] and behind and not behind[0].startswith("-"):
-            # No argument of the worker, so a word that was meant as a command.
-            raise click.NoSuchCommand(behind[0], possibilities=self.entries, ctx=ctx)
-        return super().resolve_command(ctx, args)
 
 
 def _of_this_room(module: str, attribute: str) -> str:
@@ -63,8 +40,8 @@ ENTRIES: Final[dict[str, Entry]] = {
 }
 
 
-def _group(**settings: Any) -> WordOrWorker:
-    return WordOrWorker("connect", entries=ENTRIES, **settings)
+def _group(**settings: Any) -> WordOrDefault:
+    return WordOrDefault("connect", default=WORKER, entries=ENTRIES, **settings)
 
 
 connect: Final = _group(

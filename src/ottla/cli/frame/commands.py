@@ -149,6 +149,34 @@ class LazyGroup(Group):
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
 
+class WordOrDefault(LazyGroup):
+    """A lazy group of which one command is meant where the first word is none of its commands.
+
+    default: that command's word, which may be left out.
+    """
+
+    def __init__(self, *words: Any, default: str, entries: Mapping[str, Entry], **settings: Any) -> None:
+        super().__init__(*words, entries=entries, **settings)
+        self.default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words of the default command, or of one of the others; `--help` is the group's."""
+        named = bool(args) and (args[0] in self.entries or args[0] in ("-h", "--help"))
+        if not named and not (ctx.resilient_parsing and not args):  # a shell completes the first word
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names."""
+        behind = args[1:2]
+        if args[:1] == [self.default] and behind and not behind[0].startswith("-"):
+            # No argument of the default command, so a word that was meant as a command.
+            raise click.NoSuchCommand(behind[0], possibilities=self.entries, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+
 def load(entry: Entry, path: str) -> click.Command:
     """Import a command. path: its words, for errors. Raises UserError, see `load_module`."""
     module_name, _, attribute = entry.target.partition(":")

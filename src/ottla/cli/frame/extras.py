@@ -38,6 +38,7 @@ PIPELINE: Final = frozenset(
         "vaderSentiment",
     }
 )
+SQL: Final = frozenset({"prompt_toolkit", "sqlglot"})
 TELEMETRY: Final = frozenset({"opentelemetry"})
 #: These need all of `pipeline`, whatever they miss first.
 PIPELINE_COMMANDS: Final = (["demo"], ["streams"])
@@ -45,7 +46,7 @@ PIPELINE_COMMANDS: Final = (["demo"], ["streams"])
 
 def is_of_an_extra(missing: str) -> bool:
     """Whether an extra brings the package; a user's own code may miss others."""
-    return missing.partition(".")[0] in SERVICES | PIPELINE | TELEMETRY
+    return missing.partition(".")[0] in SERVICES | PIPELINE | SQL | TELEMETRY
 
 
 def missing_package_line(path: str, missing: str) -> str:
@@ -53,6 +54,8 @@ def missing_package_line(path: str, missing: str) -> str:
     package = missing.partition(".")[0]
     if package in TELEMETRY:
         extra = "telemetry"
+    elif package in SQL or path.split()[1:2] == ["sql"]:
+        extra = "sql"
     elif package in PIPELINE or path.split()[1:2] in PIPELINE_COMMANDS:
         extra = "pipeline"
     else:

@@ -1,0 +1,1 @@
+"""`ottla sql`: the server, and the terminal with its words."""
