@@ -19,6 +19,7 @@ ENTRIES: Final[dict[str, Entry]] = {
     TERMINAL: Entry(
         _of_this_room("terminal", "terminal"), "Type statements, or run those given; the word may be left out"
     ),
+    "server": Entry("ottla.cli.servers.sql:server", "Run a server of SQL on any Kafka cluster"),
 }
 
 

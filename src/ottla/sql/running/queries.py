@@ -78,6 +78,10 @@ class Queries:
         changes, self._changes = self._changes, asyncio.Event()
         changes.set()
 
+    async def until_changed(self) -> None:
+        """Wait until some query has begun or ended."""
+        await self._changes.wait()
+
     async def until_gone(self, timeout_seconds: float) -> None:
         """Wait until all queries that are not wanted any more have ended, or the time is over."""
         with contextlib.suppress(TimeoutError):

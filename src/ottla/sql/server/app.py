@@ -91,7 +91,9 @@ class SqlRoutes:
         given = _object(parse_json(body, ApiError(400, BAD_REQUEST, "The request is no JSON")))
         script = given.get("ksql")
         if not isinstance(script, str):
-            return json_answer(generic_problem(BAD_REQUEST, 'The request has no text "ksql"'), 400, MEDIA_TYPE)
+            return json_answer(
+                generic_problem(BAD_REQUEST, 'The request has no text "ksql"'), 400, MEDIA_TYPE
+            )
         session = Session(_texts(given, "streamsProperties"), _texts(given, "sessionVariables"))
         await self._wait_for(given.get("commandSequenceNumber"))
         try:
@@ -124,7 +126,9 @@ class SqlRoutes:
         body = await read_body(request, MAX_BODY_BYTES)
         if not self._node.is_primary:
             return await self._forwarded(request, body)
-        given = _object(parse_json(body, ApiError(400, BAD_REQUEST, "The request is no JSON"))) if body else {}
+        given = (
+            _object(parse_json(body, ApiError(400, BAD_REQUEST, "The request is no JSON"))) if body else {}
+        )
         topics = given.get("deleteTopicList") or []
         await self._statements.terminate_service(topics)
         return json_answer({"@type": "currentStatus", "status": "TERMINATED"}, 200, MEDIA_TYPE)
@@ -216,4 +220,6 @@ def _texts(given: Mapping[str, Any], name: str) -> dict[str, str]:
     found = given.get(name) or {}
     if not isinstance(found, dict):
         raise ApiError(400, BAD_REQUEST, f"{name} is no JSON object")
-    return {key: value if isinstance(value, str) else orjson.dumps(value).decode() for key, value in found.items()}
+    return {
+        key: value if isinstance(value, str) else orjson.dumps(value).decode() for key, value in found.items()
+    }

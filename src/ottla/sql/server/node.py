@@ -8,6 +8,7 @@ query that starts with the next host: never a query without its command.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from collections.abc import Callable, Mapping
@@ -31,7 +32,7 @@ from ottla.replicated.records import ReplayedRecord
 from ottla.replicated.topic import ReplicatedTopic
 from ottla.sql.commands.command import Command, end_mark
 from ottla.sql.commands.membership import ServerGroup
-from ottla.sql.commands.state import SqlState
+from ottla.sql.commands.state import PersistentQuery, SqlState
 from ottla.sql.functions.loading import user_functions
 from ottla.sql.functions.registry import Functions
 from ottla.sql.running.messages import Configure
@@ -46,6 +47,7 @@ T = TypeVar("T")
 FORWARDING: Final = ForwardingHeaders(forwarded="x-ottla-sql-forwarded", place="x-ottla-sql-place")
 NOT_STORED: Final = 50300
 START_SECONDS: Final = 60.0
+KAFKA_SECONDS: Final = 5.0
 
 log = logging.getLogger("ottla.sql")
 
@@ -94,6 +96,9 @@ class SqlNode:
         backoff = Backoff(settings[names.RETRY_FIRST_MS] / 1000, settings[names.RETRY_LONGEST_MS] / 1000)
         self.queries = Queries(self.service_id, self._configure(), backoff)
         self._tasks = BackgroundTasks()
+        self._replayed = asyncio.Event()
+        """Set, and replaced, with each command that is replayed."""
+        self._beside: dict[str, PersistentQuery] = {}
         self.is_ready = False
         self.on_state: list[Callable[[SqlState], None]] = []
         """Are told each state, once it is there."""
@@ -102,6 +107,22 @@ class SqlNode:
     def state_directory(self) -> Path:
         """The directory of this service's state."""
         return Path(self.settings[names.STATE_DIRECTORY]) / self.service_id
+
+    @property
+    def view_directory(self) -> Path:
+        """The directory of this server's own copies of tables."""
+        port = self.url.rpartition(":")[2]
+        return self.state_directory / f"server-{port}"
+
+    def run_beside(self, query: PersistentQuery) -> None:
+        """Run a query that no command has made, until it is stopped or the server ends."""
+        self._beside[query.id] = query
+        self._tell_state()
+
+    def stop_beside(self, query_id: str) -> None:
+        """End such a query."""
+        self._beside.pop(query_id, None)
+        self._tell_state()
 
     @property
     def registry_url(self) -> str | None:
@@ -144,11 +165,13 @@ class SqlNode:
         self.state = before.replayed(record.key, record.value)
         if self.state.problem is not None and before.problem is None:
             log.error("the topic of commands can't be read further: %s", self.state.problem)
+        replayed, self._replayed = self._replayed, asyncio.Event()
+        replayed.set()
         if self.is_ready and self.state is not before:
             self._tell_state()
 
     def _tell_state(self) -> None:
-        self.queries.want(self.state.queries)
+        self.queries.want({**self.state.queries, **self._beside})
         for each in self.on_state:
             each(self.state)
 
@@ -218,6 +241,18 @@ class SqlNode:
         await self.forwarder.close()
         await self._topic.close()
         await self.member.close()
+
+    async def kafka_answers(self) -> bool:
+        """Whether the cluster answers now."""
+        return await asyncio.to_thread(self.cluster.answers, KAFKA_SECONDS)
+
+    async def until_at(self, number: int, timeout_seconds: float) -> None:
+        """Wait until this command was replayed here, or the time is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                while self.state.number < number:
+                    changed = self._replayed
+                    await changed.wait()
 
     # -- statements -----------------------------------------------------------------------------------
 

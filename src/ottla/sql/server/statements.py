@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -44,6 +45,7 @@ from ottla.sql.language.statements import (
     Undefine,
     UnsetProperty,
 )
+from ottla.sql.plan.query_plan import QueryPlan
 from ottla.sql.plan.statement_plan import (
     Nothing,
     PutQuery,
@@ -59,6 +61,8 @@ from ottla.sql.server.connectors import Connectors
 from ottla.sql.server.entities import Entity, entity
 from ottla.sql.server.node import SqlNode
 from ottla.sql.server.properties import check_property, properties_list
+from ottla.sql.types.sql_types import quoted
+from ottla.web.errors import ApiError, ServiceError
 
 MAX_STATEMENTS: Final = 10_000
 MAX_SCRIPT_BYTES: Final = 1 << 20
@@ -161,6 +165,40 @@ class Statements:
             case Print():
                 raise SqlError("PRINT gives rows: ask /query for them", statement.at)
         return await self._change(parsed, session)
+
+    async def terminate_service(self, delete_topics: Iterable[str]) -> None:
+        """End all queries, drop all streams and tables, and delete the topics that patterns name."""
+        state = self._node.state
+        patterns = [re.compile(each) for each in delete_topics]
+        session = Session()
+        await self.run("TERMINATE ALL;", session)
+        for source in list(state.catalog.sources.values()):
+            deletes = not source.read_only and any(each.fullmatch(source.topic) for each in patterns)
+            words = f"DROP {source.kind.value} IF EXISTS {quoted(source.name)}"
+            await self.run(f"{words}{' DELETE TOPIC' if deletes else ''};", session)
+
+    async def run_file(self, path: str) -> None:
+        """Headless: the statements of a file, each once, however often the server starts.
+
+        What is there already, made by the very same text, is left as it is. Raises ServiceError.
+        """
+        try:
+            text = await asyncio.to_thread(Path(path).read_text, "utf-8")
+            session = Session()
+            for parsed in parse_script(text):
+                is_setting = isinstance(parsed.statement, SetProperty | UnsetProperty | Define | Undefine)
+                if is_setting or (self._node.is_primary and not self._is_done(parsed)):
+                    await self._one(parsed, session)
+        except (OSError, UnicodeDecodeError) as problem:
+            raise ServiceError(f"ottla sql server: ksql.queries.file {path}: {problem}") from None
+        except SqlError as problem:
+            raise ServiceError(f"ottla sql server: {path}: {problem.shown(text)}") from None
+        except ApiError as problem:
+            raise ServiceError(f"ottla sql server: {path}: {problem.message}") from None
+
+    def _is_done(self, parsed: Parsed) -> bool:
+        """Whether a statement of the file was carried out by an earlier start."""
+        return any(each.statement == parsed.text for each in self._node.state.commands.values())
 
     # -- changes --------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
+from ottla.client.errors import NoSuchTopic
 from support.connect.cdc.copy_path import CONVERTERS, PREFIX, SCHEMA, CopyPath, source_config
 from support.java.debezium_connect import standalone_command, write_properties
 from support.servers.cluster import free_port
@@ -25,7 +26,8 @@ from support.servers.cluster import free_port
 JAVA_PREFIX: Final = "java"
 NAME: Final = "debezium_history"
 """Of the slot and of the publication."""
-READ_S: Final = 600.0
+LOG: Final = "debezium.log"
+READ_S: Final = 300.0
 COMPARED: Final = ("op", "before", "after")
 COMPARED_OF_SOURCE: Final = ("lsn", "txId", "ts_us", "schema", "table")
 Event = tuple[Any, ...]
@@ -51,10 +53,14 @@ def check_beside_debezium(path: CopyPath, directory: Path) -> int:
             ours = _changes(path, f"{PREFIX}.{name}")
             deadline = time.monotonic() + READ_S
             while True:
-                theirs = _changes(path, f"{JAVA_PREFIX}.{name}")
+                try:
+                    theirs = _changes(path, f"{JAVA_PREFIX}.{name}")
+                except NoSuchTopic:
+                    theirs = {}  # it is made with its first record
                 if all(theirs.get(key, [])[-1:] == events[-1:] for key, events in ours.items()):
                     break
-                assert time.monotonic() < deadline, f"Debezium does not get to the end of {name}"
+                log = (directory / LOG).read_text(errors="replace")[-3_000:]
+                assert time.monotonic() < deadline, f"Debezium does not get to the end of {name}: {log}"
                 time.sleep(1.0)
             for key, events in ours.items():
                 assert events == theirs[key][-len(events) :], f"{name} {key}: {events}, not {theirs[key]}"
@@ -99,7 +105,7 @@ def _debezium(path: CopyPath, directory: Path) -> Iterator[None]:
         write_properties(directory / "debezium-worker.properties", worker),
         write_properties(directory / "debezium.properties", connector),
     )
-    with (directory / "debezium.log").open("wb") as log:
+    with (directory / LOG).open("wb") as log:
         process = subprocess.Popen(
             standalone_command(*files), stdout=log, stderr=subprocess.STDOUT, env=dict(os.environ)
         )

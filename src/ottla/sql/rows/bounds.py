@@ -1,0 +1,107 @@
+"""What a pull query's WHERE says of keys and windows: which rows have to be looked at."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.sql.catalog.sources import Source
+from ottla.sql.plan.bound import Bound, BoundColumn, BoundLiteral, BoundOperation
+from ottla.sql.types.sql_types import Base
+
+MAX_KEYS: Final = 10_000
+MIN_MS: Final = -(2**63)
+MAX_MS: Final = 2**63 - 1
+_MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+_INEXACT: Final = (Base.DOUBLE, Base.DECIMAL, Base.ARRAY, Base.MAP, Base.STRUCT)
+"""Types whose values have several spellings in bytes, so that keys are not looked up by them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """keys: the only keys that can fulfil the filter, None for all. from_ms, to_ms: of windows' starts."""
+
+    keys: tuple[Mapping[str, Any], ...] | None
+    from_ms: int = MIN_MS
+    to_ms: int = MAX_MS
+
+
+def bounds_of(where: Bound | None, source: Source) -> Bounds:
+    """The bounds of a filter; whoever uses them still has to ask the filter itself."""
+    names = [each.name for each in source.keys]
+    found: dict[str, Sequence[Any]] = {}
+    low, high = MIN_MS, MAX_MS
+    for each in _conjunction(where):
+        for name, operator, values in _comparison(each):
+            if name in names and operator == "=":
+                before = found.get(name)
+                found[name] = values if before is None else [one for one in values if one in before]
+            elif name == "WINDOWSTART" and len(values) == 1 and isinstance(values[0], int):
+                at = values[0]
+                match operator:
+                    case "=":
+                        low, high = max(low, at), min(high, at)
+                    case ">" | ">=":
+                        low = max(low, at + (operator == ">"))
+                    case "<" | "<=":
+                        high = min(high, at - (operator == "<"))
+    usable = bool(names) and all(
+        name in found and column.type.base not in _INEXACT
+        for name, column in zip(names, source.keys, strict=True)
+    )
+    if not usable:
+        return Bounds(None, low, high)
+    count = 1
+    for name in names:
+        count *= len(found[name])
+    if count > MAX_KEYS:
+        return Bounds(None, low, high)
+    keys = tuple(
+        dict(zip(names, cells, strict=True)) for cells in itertools.product(*(found[name] for name in names))
+    )
+    return Bounds(keys, low, high)
+
+
+def _conjunction(where: Bound | None) -> Iterator[Bound]:
+    if where is None:
+        return
+    if isinstance(where, BoundOperation) and where.operator == "AND":
+        for each in where.operands:
+            yield from _conjunction(each)
+        return
+    yield where
+
+
+def _comparison(of: Bound) -> Iterator[tuple[str, str, Sequence[Any]]]:
+    """A column compared with constants: its name, the operator, the values."""
+    if not isinstance(of, BoundOperation):
+        return
+    if of.operator == "IN":
+        column, *choices = of.operands
+        values = [_constant(each) for each in choices]
+        if isinstance(column, BoundColumn) and all(each is not None for each in values):
+            yield column.name, "=", list(dict.fromkeys(each[0] for each in values if each is not None))
+        return
+    if of.operator == "BETWEEN":
+        column, first, last = of.operands
+        begin, end = _constant(first), _constant(last)
+        if isinstance(column, BoundColumn) and begin is not None and end is not None:
+            yield column.name, ">=", [begin[0]]
+            yield column.name, "<=", [end[0]]
+        return
+    if of.operator not in _MIRRORED:
+        return
+    left, right = of.operands
+    for column, value, operator in ((left, right, of.operator), (right, left, _MIRRORED[of.operator])):
+        constant = _constant(value)
+        if isinstance(column, BoundColumn) and constant is not None:
+            yield column.name, operator, [constant[0]]
+
+
+def _constant(of: Bound) -> tuple[Any] | None:
+    """A constant's value, in a tuple as it may be anything; NULL equals nothing."""
+    if isinstance(of, BoundLiteral) and of.value is not None:
+        return (of.value,)
+    return None

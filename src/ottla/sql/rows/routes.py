@@ -1,0 +1,382 @@
+"""The routes of rows, as ksqlDB has them: /query, /query-stream, /inserts-stream, /close-query."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import orjson
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from ottla.client.errors import ClusterError
+from ottla.sql.catalog.sources import Catalog, Source
+from ottla.sql.functions import casts
+from ottla.sql.language.errors import START, SqlError
+from ottla.sql.language.parser import parse_script
+from ottla.sql.language.statements import Print, Role, Select
+from ottla.sql.rows.json_values import BadValue, from_json, parsed, to_client
+from ottla.sql.rows.port import Answer, OutRow
+from ottla.sql.rows.row_queries import SqlRows
+from ottla.sql.types.sql_types import STRING, Base
+from ottla.web.access_rules import Action
+from ottla.web.application import json_answer
+from ottla.web.bodies import parse_json, read_body
+from ottla.web.callers import denied, grants_of
+from ottla.web.errors import ApiError
+
+ENTITIES: Final = "application/vnd.ksql.v1+json"
+DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
+JSON: Final = "application/json"
+BAD_REQUEST: Final = 40000
+BAD_STATEMENT: Final = 40001
+SERVER_ERROR: Final = 50000
+MAX_BODY_BYTES: Final = 1 << 20
+MAX_LINE_BYTES: Final = 1 << 20
+
+log = logging.getLogger("ottla.sql")
+
+Lines = AsyncIterator[bytes]
+
+
+class Printer(Protocol):
+    """PRINT's lines."""
+
+    def __call__(self, statement: Print, properties: Mapping[str, str]) -> Lines:
+        """The lines, to the topic's end or for ever. Raises SqlError."""
+
+
+def problem_body(problem: SqlError, text: str) -> dict[str, Any]:
+    """ksqlDB's body of a statement that can't be, with the place and the advice besides."""
+    found: dict[str, Any] = {
+        "@type": "statement_error",
+        "error_code": BAD_STATEMENT,
+        "message": problem.shown(text),
+        "statementText": text,
+        "entities": [],
+        "advice": problem.advice,
+    }
+    if problem.position is not None:
+        found["position"] = {"line": problem.position.line, "column": problem.position.column}
+    return found
+
+
+class RowRoutes:
+    """The routes. defaults: the properties of statements that give no others."""
+
+    def __init__(
+        self,
+        rows: SqlRows,
+        catalog: Callable[[], Catalog],
+        defaults: Callable[[], Mapping[str, str]],
+        printer: Printer,
+    ) -> None:
+        self._rows = rows
+        self._catalog = catalog
+        self._defaults = defaults
+        self._printer = printer
+
+    def routes(self) -> list[BaseRoute]:
+        """All of them."""
+        return [
+            Route("/query-stream", self._query_stream, methods=["POST"]),
+            Route("/query", self._query, methods=["POST"]),
+            Route("/close-query", self._close, methods=["POST"]),
+            Route("/inserts-stream", self._inserts, methods=["POST"]),
+        ]
+
+    # -- queries --------------------------------------------------------------------------------------
+
+    async def _query_stream(self, request: Request) -> Response:
+        given = await _body(request, Action.READ)
+        text = _text(given, "sql")
+        properties = {**self._defaults(), **_texts(given, "properties")}
+        statement = self._statement(text, _texts(given, "sessionVariables"))
+        if isinstance(statement, Response):
+            return statement
+        if not isinstance(statement, Select):
+            return _refused(SqlError("SELECT is for /query-stream, other statements for /ksql", START), text)
+        answer = await self._answer(statement, text, properties)
+        if isinstance(answer, Response):
+            return answer
+        accepts = request.headers.get("accept", "")
+        head = {
+            "queryId": answer.query_id,
+            "columnNames": [each.name for each in answer.columns],
+            "columnTypes": [str(each.type) for each in answer.columns],
+        }
+        if JSON in accepts and DELIMITED not in accepts:
+            return StreamingResponse(_as_array(answer, head), media_type=JSON, headers=_place(answer))
+        return StreamingResponse(_as_lines(answer, head), media_type=DELIMITED, headers=_place(answer))
+
+    async def _query(self, request: Request) -> Response:
+        given = await _body(request, Action.READ)
+        text = _text(given, "ksql")
+        properties = {**self._defaults(), **_texts(given, "streamsProperties")}
+        statement = self._statement(text, _texts(given, "sessionVariables"))
+        if isinstance(statement, Response):
+            return statement
+        if isinstance(statement, Print):
+            try:
+                lines = self._printer(statement, properties)
+                return StreamingResponse(_started(lines), media_type="text/plain")
+            except SqlError as problem:
+                return _refused(problem, text)
+        if not isinstance(statement, Select):
+            return _refused(SqlError("SELECT and PRINT are for /query, others for /ksql", START), text)
+        answer = await self._answer(statement, text, properties)
+        if isinstance(answer, Response):
+            return answer
+        return StreamingResponse(_as_entities(answer), media_type=ENTITIES, headers=_place(answer))
+
+    def _statement(self, text: str, variables: Mapping[str, str]) -> Any:
+        try:
+            found = list(parse_script(text, variables))
+            if len(found) != 1:
+                raise SqlError(f"one statement is wanted, there are {len(found)}", START)
+        except SqlError as problem:
+            return _refused(problem, text)
+        return found[0].statement
+
+    async def _answer(self, statement: Select, text: str, properties: Mapping[str, str]) -> Answer | Response:
+        try:
+            return await self._rows.query(statement.query, text, properties)
+        except SqlError as problem:
+            return _refused(problem, text)
+        except ClusterError as problem:
+            return _failed(str(problem))
+
+    async def _close(self, request: Request) -> Response:
+        given = await _body(request, Action.READ)
+        id = _text(given, "queryId")
+        if await self._rows.close(id):
+            return Response(status_code=200)
+        return json_answer(
+            {"@type": "generic_error", "error_code": BAD_REQUEST, "message": f"No query with id {id}"}, 400
+        )
+
+    # -- inserts --------------------------------------------------------------------------------------
+
+    async def _inserts(self, request: Request) -> Response:
+        if not grants_of(request.scope).allow_all(Action.WRITE):
+            raise denied(request.scope, Action.WRITE, "rows")
+        lines = _lines(request)
+        first = await anext(lines, b"")
+        given = _object(parse_json(first, ApiError(400, BAD_REQUEST, "The first line is no JSON")))
+        name = _text(given, "target")
+        catalog = self._catalog()
+        target = catalog.sources.get(name) or catalog.sources.get(name.upper().strip("`"))
+        if target is None or target.is_table or target.read_only:
+            why = (
+                "is a table" if target is not None and target.is_table else "does not exist, or is read only"
+            )
+            return json_answer(
+                {
+                    "@type": "generic_error",
+                    "error_code": BAD_STATEMENT,
+                    "message": f"The stream {name} {why}",
+                },
+                400,
+            )
+        return StreamingResponse(self._inserted(target, lines), media_type=DELIMITED)
+
+    async def _inserted(self, target: Source, lines: Lines) -> Lines:
+        """An acknowledgement for each row, in their order."""
+        number = 0
+        try:
+            async for line in lines:
+                if not line.strip():
+                    continue
+                try:
+                    await self._rows.write(target, row_of(target, line))
+                    told: dict[str, Any] = {"status": "ok", "seq": number}
+                except (SqlError, ClusterError, ValueError) as problem:
+                    told = {
+                        "status": "error",
+                        "seq": number,
+                        "error_code": BAD_REQUEST,
+                        "message": str(problem),
+                    }
+                yield orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE)
+                number += 1
+        except ClientDisconnect:
+            return
+
+
+def row_of(target: Source, line: bytes) -> dict[str, Any]:
+    """A row out of a JSON object, whose names may be in any case. Raises ValueError."""
+    found = parsed(line, True)
+    if not isinstance(found, dict):
+        raise BadValue("a row is a JSON object")
+    names = {each.name: each for each in target.columns if each.role is not Role.HEADERS}
+    values: dict[str, Any] = {}
+    for given, value in found.items():
+        column = names.get(given.strip("`")) or names.get(given.upper())
+        if column is None:
+            raise BadValue(f"{target.name} has no column {given}")
+        if isinstance(value, str) and column.type.is_time:
+            cast = casts.caster(STRING, column.type)
+            assert cast is not None
+            values[column.name] = cast(value)
+        elif isinstance(value, str) and column.type.base is Base.STRING:
+            values[column.name] = value
+        else:
+            values[column.name] = from_json(column.type)(value)
+    return values
+
+
+# -- answers ------------------------------------------------------------------------------------------
+
+
+def _place(answer: Answer) -> dict[str, str]:
+    """Of a pull query: as of which offsets it is answered, and how far that is behind."""
+    if answer.is_push:
+        return {}
+    found = {
+        f"{topic}-{partition}": offset for (topic, partition), offset in sorted(answer.positions.items())
+    }
+    headers = {"ottla-positions": orjson.dumps(found).decode()}
+    if answer.lag is not None:
+        headers["ottla-lag"] = str(answer.lag)
+    return headers
+
+
+def _writer(answer: Answer) -> Callable[[OutRow], list[Any]]:
+    converters = [to_client(each.type) for each in answer.columns]
+
+    def cells(row: OutRow) -> list[Any]:
+        return [convert(value) for convert, value in zip(converters, row.values, strict=True)]
+
+    return cells
+
+
+async def _as_lines(answer: Answer, head: Mapping[str, Any]) -> Lines:
+    cells = _writer(answer)
+    yield orjson.dumps(head, option=orjson.OPT_APPEND_NEWLINE)
+    async for chunk in _guarded(answer):
+        if isinstance(chunk, dict):
+            yield orjson.dumps(chunk, option=orjson.OPT_APPEND_NEWLINE)
+        else:
+            yield b"".join(
+                orjson.dumps(_array(each, cells), option=orjson.OPT_APPEND_NEWLINE) for each in chunk
+            )
+
+
+def _array(row: OutRow, cells: Callable[[OutRow], list[Any]]) -> Any:
+    return {"row": {"columns": cells(row), "tombstone": True}} if row.tombstone else cells(row)
+
+
+async def _as_array(answer: Answer, head: Mapping[str, Any]) -> Lines:
+    cells = _writer(answer)
+    yield b"[" + orjson.dumps(head)
+    async for chunk in _guarded(answer):
+        if isinstance(chunk, dict):
+            yield b",\n" + orjson.dumps(chunk)
+        else:
+            yield b"".join(b",\n" + orjson.dumps(_array(each, cells)) for each in chunk)
+    yield b"]\n"
+
+
+async def _as_entities(answer: Answer) -> Lines:
+    """The older form: an array of objects, each in a line."""
+    cells = _writer(answer)
+    schema = ", ".join(
+        f"{quoted_always(each.name)} {each.type}{' KEY' if each.is_key else ''}" for each in answer.columns
+    )
+    yield b"[" + orjson.dumps({"header": {"queryId": answer.query_id, "schema": schema}})
+    message = "Query Completed"
+    async for chunk in _guarded(answer):
+        if isinstance(chunk, dict):
+            yield b",\n" + orjson.dumps({"errorMessage": chunk})
+            message = ""
+            continue
+        for each in chunk:
+            row: dict[str, Any] = {"columns": cells(each)}
+            if each.tombstone:
+                row["tombstone"] = True
+            yield b",\n" + orjson.dumps({"row": row})
+    if message and answer.is_push:
+        message = "Limit Reached"
+    if message:
+        yield b",\n" + orjson.dumps({"finalMessage": message})
+    yield b"]\n"
+
+
+def quoted_always(name: str) -> str:
+    """A name in backticks."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+async def _guarded(answer: Answer) -> AsyncIterator[Sequence[OutRow] | dict[str, Any]]:
+    """The chunks, and a failure behind them as an object. Ends the query with its client."""
+    try:
+        async for chunk in answer.rows:
+            yield chunk
+    except (SqlError, ClusterError) as problem:
+        yield {"@type": "generic_error", "error_code": SERVER_ERROR, "message": str(problem)}
+    finally:
+        await answer.close()
+
+
+async def _started(lines: Lines) -> Lines:
+    async for line in lines:
+        yield line
+
+
+def _refused(problem: SqlError, text: str) -> Response:
+    return json_answer(problem_body(problem, text), 400, ENTITIES)
+
+
+def _failed(message: str) -> Response:
+    return json_answer(
+        {"@type": "generic_error", "error_code": SERVER_ERROR, "message": message}, 500, ENTITIES
+    )
+
+
+# -- requests -----------------------------------------------------------------------------------------
+
+
+async def _body(request: Request, action: Action) -> Mapping[str, Any]:
+    if not grants_of(request.scope).allow_all(action):
+        raise denied(request.scope, action, "queries")
+    body = await read_body(request, MAX_BODY_BYTES)
+    return _object(parse_json(body, ApiError(400, BAD_REQUEST, "The request is no JSON")))
+
+
+def _object(found: Any) -> Mapping[str, Any]:
+    if not isinstance(found, dict):
+        raise ApiError(400, BAD_REQUEST, "The request is no JSON object")
+    return found
+
+
+def _text(given: Mapping[str, Any], name: str) -> str:
+    found = given.get(name)
+    if not isinstance(found, str) or not found:
+        raise ApiError(400, BAD_REQUEST, f'The request has no text "{name}"')
+    return found
+
+
+def _texts(given: Mapping[str, Any], name: str) -> dict[str, str]:
+    found = given.get(name) or {}
+    if not isinstance(found, dict):
+        raise ApiError(400, BAD_REQUEST, f"{name} is no JSON object")
+    return {
+        key.removeprefix("ksql.streams."): value if isinstance(value, str) else orjson.dumps(value).decode()
+        for key, value in found.items()
+    }
+
+
+async def _lines(request: Request) -> Lines:
+    """The lines of a body, as they come. Raises ApiError for one that is too long."""
+    rest = b""
+    async for part in request.stream():
+        rest += part
+        *whole, rest = rest.split(b"\n")
+        for line in whole:
+            yield line
+        if len(rest) > MAX_LINE_BYTES:
+            raise ApiError(413, 413, f"A line is longer than {MAX_LINE_BYTES} bytes")
+    if rest:
+        yield rest

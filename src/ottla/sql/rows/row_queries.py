@@ -1,0 +1,350 @@
+"""Satisfies RowQueries: push and pull queries, and INSERT INTO … VALUES, on one server."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, Producer
+
+from ottla.client.access import ClusterAccess
+from ottla.client.cluster import KafkaCluster
+from ottla.client.errors import ClusterError
+from ottla.client.reading import read
+from ottla.sql.binding.statement_binder import Binder
+from ottla.sql.catalog.sources import Catalog, Source
+from ottla.sql.functions.registry import Functions
+from ottla.sql.language.errors import SqlError
+from ottla.sql.language.statements import Query, Select
+from ottla.sql.lowering.evaluator import row_function
+from ottla.sql.plan.bound import BoundColumn
+from ottla.sql.plan.query_plan import FromSource, Mode, QueryPlan
+from ottla.sql.plan.statement_plan import RunQuery, WriteRow
+from ottla.sql.rows.codecs import RowCodec
+from ottla.sql.rows.hub import BATCH_RECORDS, MAX_WAITING_ROWS, Hub, Outlet, TopicReader, give, readable
+from ottla.sql.rows.messages import record_of
+from ottla.sql.rows.port import Answer, OutRow, RunningPush, TransientQueries, TransientQuery
+from ottla.sql.rows.pulling import PullPlan, ends_of
+from ottla.sql.rows.selecting import Selection, runs_by_row
+from ottla.sql.rows.transient import transient_plan
+from ottla.sql.rows.views import TableViews
+
+VIEW_SECONDS: Final = 60.0
+"""For a table's view to be read to its end when it is first asked for."""
+PLACED_SECONDS: Final = 30.0
+FLUSH_SECONDS: Final = 30.0
+MAX_PUSH_QUERIES: Final = 2_000
+MAX_KEPT_PLANS: Final = 1_000
+MAX_WAITING: Final = "ksql.query.push.max.rows.waiting"
+
+
+@dataclass(slots=True)
+class _Push:
+    """A push query that runs. source: what its rows are read of."""
+
+    outlet: Outlet
+    text: str
+    sources: tuple[str, ...]
+    topic: str
+    transient: TransientQuery | None = None
+
+
+class SqlRows:
+    """catalog: the streams and tables of now; registry: settings of its client, None without one."""
+
+    def __init__(
+        self,
+        access: ClusterAccess,
+        catalog: Callable[[], Catalog],
+        functions: Functions,
+        directory: Path,
+        transients: TransientQueries,
+        registry: Mapping[str, str] | None = None,
+    ) -> None:
+        self._access = access
+        self._cluster = KafkaCluster(access.bootstrap, dict(access.properties), "ottla-sql")
+        self._catalog = catalog
+        self._functions = functions
+        self._transients = transients
+        self._registry = registry
+        self._views = TableViews(self._cluster, directory / "views", registry)
+        self._hub = Hub(self._cluster)
+        self._pushes: dict[str, _Push] = {}
+        self._plans: OrderedDict[str, tuple[Catalog, RunQuery, PullPlan | None]] = OrderedDict()
+        self._numbers = itertools.count(1)
+        self._prefix = secrets.token_hex(4)
+        self._producer: Producer | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    # -- queries --------------------------------------------------------------------------------------
+
+    async def query(self, select: Query, text: str, properties: Mapping[str, str]) -> Answer:
+        """See RowQueries."""
+        plan, pull = self._planned(select, text)
+        if plan.query.mode is Mode.PULL:
+            assert pull is not None
+            return await self._pull(pull, properties)
+        return await self._push(plan.query, text, properties)
+
+    def _planned(self, select: Query, text: str) -> tuple[RunQuery, PullPlan | None]:
+        """The plan of a statement: kept for as long as the catalogue is the same one."""
+        catalog = self._catalog()
+        kept = self._plans.get(text)
+        if kept is not None and kept[0] is catalog:
+            self._plans.move_to_end(text)
+            return kept[1], kept[2]
+        plan = Binder(catalog, self._functions).bind(Select(select.at, select))
+        assert isinstance(plan, RunQuery)
+        pull = PullPlan.of(plan.query, self._functions) if plan.query.mode is Mode.PULL else None
+        self._plans[text] = catalog, plan, pull
+        if len(self._plans) > MAX_KEPT_PLANS:
+            self._plans.popitem(last=False)
+        return plan, pull
+
+    async def _pull(self, plan: PullPlan, properties: Mapping[str, str]) -> Answer:
+        source = plan.query.source.source
+        id = f"query_{self._prefix}_{next(self._numbers)}"
+        columns = plan.selection.columns
+        if not source.is_table:
+            return await self._pull_of_stream(plan, id)
+        plan.require_allowed(properties)
+        view = self._views.ready(source)
+        if view is None:
+            view = await asyncio.to_thread(self._views.of, source, VIEW_SECONDS)
+        status = view.status
+        positions = {(source.topic, partition): offset for partition, offset in status.positions.items()}
+        if plan.bounds.keys is not None:
+            # Some microseconds, so that a thread would take longer than the work itself.
+            rows = _at_once(plan.looked_up(view))
+        else:
+            rows = _in_thread(plan.scanned(view))
+        return Answer(id, columns, False, rows, positions, status.lag)
+
+    async def _pull_of_stream(self, plan: PullPlan, id: str) -> Answer:
+        source = plan.query.source.source
+        codec = RowCodec(source, self._registry)
+        begin, end = await asyncio.to_thread(ends_of, self._cluster, source.topic)
+        rows = _in_thread(plan.streamed(codec, self._access, begin, end))
+        positions = {(source.topic, partition): offset for partition, offset in end.items()}
+        return Answer(id, plan.selection.columns, False, rows, positions, 0)
+
+    async def _push(self, query: QueryPlan, text: str, properties: Mapping[str, str]) -> Answer:
+        if len(self._pushes) >= MAX_PUSH_QUERIES:
+            raise SqlError(f"there are {MAX_PUSH_QUERIES} push queries already", None, "end some first")
+        id = f"transient_{self._prefix}_{next(self._numbers)}"
+        sources = tuple(dict.fromkeys(each.source.name for each in query.sources))
+        transient: TransientQuery | None = None
+        begins_first = properties.get("auto.offset.reset", "latest") == "earliest"
+        if runs_by_row(query):
+            source, selection = query.source.source, Selection(query, self._functions)
+        else:
+            plan = transient_plan(query, id)
+            transient = await self._transients.start(plan, properties)
+            source, begins_first = transient.target, True
+            selection = Selection(_everything(source, query), self._functions)
+        most = int(properties.get(MAX_WAITING, MAX_WAITING_ROWS))
+        outlet = Outlet(id, selection, query.limit, most)
+        self._pushes[id] = _Push(outlet, text, sources, source.topic, transient)
+        try:
+            await self._feed(source, outlet, begins_first)
+        except BaseException:
+            await self._end(id)
+            raise
+        closing = self._closer(id)
+        return Answer(id, selection.columns, True, _ending(outlet.rows(), closing), closing=closing)
+
+    async def _feed(self, source: Source, outlet: Outlet, begins_first: bool) -> None:
+        codec = RowCodec(source, self._registry)
+        reader = await asyncio.to_thread(self._hub.reader, source.topic)
+        if not await asyncio.to_thread(reader.placed, PLACED_SECONDS) or reader.problem is not None:
+            raise SqlError(f"the topic {source.topic} can't be read: {reader.problem or 'no answer'}", None)
+        if not begins_first:
+            reader.join(codec, outlet, None)
+            return
+        catching = asyncio.create_task(asyncio.to_thread(self._catch_up, reader, codec, outlet))
+        self._closing.add(catching)
+        catching.add_done_callback(self._closing.discard)
+
+    def _catch_up(self, reader: TopicReader, codec: RowCodec, outlet: Outlet) -> None:
+        """Read what is there with a reader of its own, then go on with the shared one. Blocks."""
+        topic = codec.source.topic
+        try:
+            at: Mapping[int, int] = self._cluster.start_positions(topic)
+            end: Mapping[int, int] | None = self._cluster.end_positions(topic)
+            while end is not None and not outlet.is_ended:
+                self._read_between(codec, outlet, at, end)
+                at = end
+                end = reader.join(codec, outlet, at)
+        except (ClusterError, SqlError) as problem:
+            outlet.end(SqlError(str(problem), None))
+
+    def _read_between(
+        self, codec: RowCodec, outlet: Outlet, begin: Mapping[int, int], end: Mapping[int, int]
+    ) -> None:
+        rows = []
+        for message in read(self._access, codec.source.topic, begin, end):
+            if outlet.is_ended:
+                return
+            if (row := readable(codec, record_of(message))) is not None:
+                rows.append(row)
+            if len(rows) >= BATCH_RECORDS:
+                give(outlet, rows)
+                rows = []
+        give(outlet, rows)
+
+    def _closer(self, id: str) -> Callable[[], Awaitable[None]]:
+        async def close() -> None:
+            await self._end(id)
+
+        return close
+
+    async def _end(self, id: str) -> None:
+        push = self._pushes.pop(id, None)
+        if push is None:
+            return
+        push.outlet.end()
+        await asyncio.to_thread(self._hub.leave, push.topic, id)
+        if push.transient is not None:
+            await self._transients.stop(push.transient)
+
+    async def close(self, query_id: str) -> bool:
+        """See RowQueries."""
+        if query_id not in self._pushes:
+            return False
+        await self._end(query_id)
+        return True
+
+    def running(self) -> Sequence[RunningPush]:
+        """See RowQueries."""
+        return [
+            RunningPush(
+                id,
+                each.text,
+                each.sources,
+                each.outlet.rows_sent,
+                None if each.transient is None else each.topic,
+            )
+            for id, each in self._pushes.items()
+        ]
+
+    # -- writing --------------------------------------------------------------------------------------
+
+    async def insert(self, plan: WriteRow, properties: Mapping[str, str]) -> None:
+        """See RowQueries."""
+        values = {
+            name: row_function(value, lambda _: lambda row: None, self._functions)(None)
+            for name, value in plan.values
+        }
+        await self.write(plan.target, values)
+
+    async def write(self, target: Source, values: Mapping[str, Any]) -> None:
+        """Write a row. Raises SqlError, ClusterError."""
+        codec = RowCodec(target, self._registry)
+        try:
+            key, value = await asyncio.to_thread(lambda: (codec.key_bytes(values), codec.value_bytes(values)))
+        except ValueError as problem:
+            raise SqlError(f"{target.name}: {problem}", None) from None
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+
+        def delivered(problem: Any, _message: Any) -> None:
+            def tell() -> None:
+                if done.done():
+                    return
+                if problem is None:
+                    done.set_result(None)
+                else:
+                    done.set_exception(ClusterError(problem.str()))
+
+            loop.call_soon_threadsafe(tell)
+
+        timestamp = values.get("ROWTIME")
+        try:
+            self._writer().produce(target.topic, value, key, timestamp=timestamp or 0, on_delivery=delivered)
+        except (KafkaException, BufferError) as problem:
+            raise ClusterError(str(problem)) from None
+        polling = asyncio.create_task(asyncio.to_thread(self._poll_until, done))
+        try:
+            await done
+        finally:
+            await polling
+
+    def _writer(self) -> Producer:
+        if self._producer is None:
+            options = {**self._cluster.producer_options(), "linger.ms": 0, "log_level": 0}
+            self._producer = Producer(options)
+        return self._producer
+
+    def _poll_until(self, done: asyncio.Future[None]) -> None:
+        assert self._producer is not None
+        for _ in range(int(FLUSH_SECONDS / 0.05)):
+            if done.done():
+                return
+            self._producer.poll(0.05)
+
+    # -- life -----------------------------------------------------------------------------------------
+
+    async def open_views(self, catalog: Catalog) -> None:
+        """Begin to follow the tables that queries make, and let go of those that are gone."""
+        tables = [each for each in catalog.sources.values() if each.is_table]
+        await asyncio.to_thread(self._views.keep, frozenset(each.name for each in tables))
+        for each in tables:
+            if each.written_by is None:
+                continue
+            try:
+                await asyncio.to_thread(self._views.of, each, 0.0)
+            except (SqlError, ClusterError):
+                continue  # it is being read, or is asked for again when it is needed
+
+    def end_requests(self) -> None:
+        """End all push queries: the server stops."""
+        for push in list(self._pushes.values()):
+            push.outlet.end(SqlError("the server stops", None, "ask again"))
+
+    async def stop(self) -> None:
+        """Close everything."""
+        for id in list(self._pushes):
+            await self._end(id)
+        await asyncio.to_thread(self._hub.close)
+        await asyncio.to_thread(self._views.close)
+        if self._producer is not None:
+            await asyncio.to_thread(self._producer.flush, FLUSH_SECONDS)
+
+
+def _everything(source: Source, query: QueryPlan) -> QueryPlan:
+    """A query's rows out of the topic that Spark writes them to."""
+    projection = tuple(
+        replace(each, expression=BoundColumn(source.name, each.name, each.expression.type))
+        for each in query.projection
+    )
+    return QueryPlan(FromSource(source.name, source), projection, source.kind)
+
+
+async def _at_once(rows: Sequence[OutRow]) -> AsyncIterator[Sequence[OutRow]]:
+    if rows:
+        yield rows
+
+
+async def _in_thread(pages: Iterator[Sequence[OutRow]]) -> AsyncIterator[Sequence[OutRow]]:
+    while True:
+        page = await asyncio.to_thread(next, pages, None)
+        if page is None:
+            return
+        yield page
+
+
+async def _ending(
+    rows: AsyncIterator[Sequence[OutRow]], closing: Callable[[], Awaitable[None]]
+) -> AsyncIterator[Sequence[OutRow]]:
+    """The rows, and behind them the query's end."""
+    try:
+        async for chunk in rows:
+            yield chunk
+    finally:
+        await closing()
