@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ottla.client.access import ClusterAccess
 from ottla.config.errors import UserError
 from ottla.pipeline.file_lock import FileLock
 from ottla.pipeline.spark.session import SparkPipelineSession, SparkSettings, start_session
@@ -26,6 +27,7 @@ from ottla.sql.plan.stored import restored
 from ottla.sql.running.messages import Configure, Ended, Event, Order, Progress, Ready, Running, Start, Stop
 from ottla.streams.dsl import Streams
 from ottla.streams.run.application import RunningStreams, start
+from ottla.streams.run.reset import plan_reset, reset
 from ottla.streams.run.settings import StreamsSettings
 from ottla.streams.run.spark_settings import STATE_SETTINGS
 
@@ -119,7 +121,8 @@ class QueryHost:
                 query.forget = order.forget
                 query.stopping.set()
                 return
-        # Nothing of it runs, so that it is told again what is true.
+        if order.forget:
+            self._forget(order.name, None)
         self._tell(Ended(order.query_id, 0))
 
     # -- one query ------------------------------------------------------------------------------------
@@ -135,8 +138,8 @@ class QueryHost:
             problem = f"{type(error).__name__}: {error}"
         with self._lock:
             self._queries.pop(order.query_id, None)
-        if query.forget and problem is None:
-            shutil.rmtree(self._settings(order).place.state / order.name, ignore_errors=True)
+        if query.forget:
+            self._forget(order.name, order)
         self._tell(Ended(order.query_id, order.revision, problem, query.positions))
 
     def _run_until_stopped(self, query: _Query) -> None:
@@ -147,7 +150,7 @@ class QueryHost:
                 return
             running = start(
                 app.topology(),
-                self._settings(order),
+                self._settings(),
                 session=self._session,
                 on_progress=lambda one, progress: self._progress(query, one, progress),
             )
@@ -158,7 +161,20 @@ class QueryHost:
                     break
             query.positions = _positions(running)
 
-    def _settings(self, order: Start) -> StreamsSettings:
+    def _forget(self, name: str, order: Start | None) -> None:
+        """Remove what a query has left behind; what can't be removed now is told, and harms nobody."""
+        given = self._given
+        assert given is not None
+        state = Path(given.state) / "queries"
+        try:
+            topology = None if order is None else lowered(order, self._functions).topology()
+            access = ClusterAccess(given.bootstrap, given.client)
+            reset(plan_reset(name, topology, access, state))
+        except UserError as problem:
+            log.info("not all of %s is removed: %s", name, problem)
+        shutil.rmtree(state / name, ignore_errors=True)
+
+    def _settings(self) -> StreamsSettings:
         given = self._given
         assert given is not None
         return StreamsSettings(

@@ -52,9 +52,13 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End a query behind its batch. forget: its checkpoints, internal topics and group go, too."""
+    """End a query behind its batch. name: of its application.
+
+    forget: its checkpoints, internal topics and groups go, too, also if it does not run.
+    """
 
     query_id: str
+    name: str
     forget: bool = False
 
 

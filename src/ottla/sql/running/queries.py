@@ -30,7 +30,9 @@ log = logging.getLogger("ottla.sql")
 class Queries:
     """The wanted queries, run while `lead` says so. `run` is a task of its owner."""
 
-    def __init__(self, service_id: str, configure: Configure, backoff: Backoff) -> None:
+    def __init__(self, service_id: str, configure: Configure, backoff: Backoff, *, warm: bool) -> None:
+        """warm: start the host before there is a query."""
+        self._warm = warm
         self._service_id = service_id
         self._configure = configure
         self._wishes = Wishes(backoff)
@@ -106,7 +108,7 @@ class Queries:
         pause = FIRST_PAUSE_SECONDS
         clock = asyncio.get_running_loop().time
         while True:
-            if not self._leads:
+            if not self._leads or not (self._warm or self._wishes.lives):
                 self._news.clear()
                 await self._news.wait()
                 continue
@@ -157,7 +159,7 @@ class Queries:
                         case Begin(query=query):
                             host.send(self._order(query))
                         case _:
-                            host.send(Stop(step.query_id, step.forget))
+                            host.send(Stop(step.query_id, self.application(step.query_id), step.forget))
                 self._changed()
             due = self._wishes.next_at() if self._is_ready else None
             try:

@@ -46,6 +46,8 @@ class QueryLife:
     start_at: float = 0.0
     failures: int = 0
     problem: str | None = None
+    is_forgotten: bool = False
+    """Whether the host was told to remove what it has left behind."""
     started_seconds: float = 0.0
     progress: Progress | None = None
     positions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -97,10 +99,14 @@ class Wishes:
             if query is not None and query.wish is Wish.RUN:
                 found += self._towards(life, query, now)
             elif life.stage in (Stage.STARTING, Stage.RUNNING):
-                life.stage = Stage.ENDING
+                life.stage, life.is_forgotten = Stage.ENDING, query is None
                 found.append(Finish(life.query_id, forget=query is None))
             elif life.stage is Stage.WAITING and query is None:
-                del self.lives[life.query_id]
+                if life.revision and not life.is_forgotten:
+                    life.stage, life.is_forgotten = Stage.ENDING, True
+                    found.append(Finish(life.query_id, forget=True))
+                else:
+                    del self.lives[life.query_id]
         return found
 
     def _towards(self, life: QueryLife, query: PersistentQuery, now: float) -> Sequence[Step]:

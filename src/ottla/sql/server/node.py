@@ -94,7 +94,7 @@ class SqlNode:
             self._topic, self.leadership, FORWARDING, settings[names.COMMAND_TIMEOUT_MS], peer_tls
         )
         backoff = Backoff(settings[names.RETRY_FIRST_MS] / 1000, settings[names.RETRY_LONGEST_MS] / 1000)
-        self.queries = Queries(self.service_id, self._configure(), backoff)
+        self.queries = Queries(self.service_id, self._configure(), backoff, warm=settings[names.WARM])
         self._tasks = BackgroundTasks()
         self._replayed = asyncio.Event()
         """Set, and replaced, with each command that is replayed."""

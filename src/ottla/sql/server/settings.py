@@ -119,6 +119,11 @@ PULL_ENABLE: Final = boolean("ksql.pull.queries.enable", True, "Whether pull que
 SPARK_MASTER: Final = text_or_none(
     "ottla.sql.spark.master", None, "The Spark that runs queries: a master's URL; by default this machine."
 )
+WARM: Final = boolean(
+    "ottla.sql.spark.warm",
+    True,
+    "Whether Spark starts with the server, so that the first query need not wait for it.",
+)
 DRIVER_MEMORY: Final = string(
     "ottla.sql.spark.driver.memory", "1g", "The memory of the process that runs queries."
 )
