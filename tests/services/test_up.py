@@ -30,15 +30,17 @@ class Up:
         self.broker, self.registry, self.rest = free_port(), free_port(), free_port()
         command = [sys.executable, "-m", "ottla", "up", "--data", str(directory / "data")]
         self.connect = free_port()
+        self.sql = free_port()
         for name, port in (
             ("listen", self.broker),
             ("registry", self.registry),
             ("rest", self.rest),
             ("connect", self.connect),
+            ("sql", self.sql),
         ):
             command += [f"--{name}", f"127.0.0.1:{port}"]
         command += further
-        self.server = ServerProcess(command, "ottla connect ready", directory / "up.log")
+        self.server = ServerProcess(command, "ottla sql ready", directory / "up.log")
 
     @property
     def pid(self) -> int:
@@ -81,11 +83,11 @@ def test_metrics_are_those_of_the_broker_and_on_the_next_port_of_the_services(tm
         httpx.get(f"http://127.0.0.1:{running.registry}/subjects").raise_for_status()
         status, found = checks(f"{services}/readyz")
         assert status == 200, found
-        assert {"registry", "registry-topic", "rest", "rest-cluster", "connect-worker"} <= found.keys()
+        assert {"registry", "registry-topic", "rest", "rest-cluster", "connect-worker", "sql-commands"} <= found.keys()
         assert checks(f"{broker}/readyz")[0] == 200
         text = scrape(f"{services}/metrics")
         answering = by_labels(text, "ottla_service_up", "service")
-        assert answering == {("registry",): 1, ("rest",): 1, ("connect",): 1}
+        assert answering == {("registry",): 1, ("rest",): 1, ("connect",): 1, ("sql",): 1}
         asked = by_labels(text, "ottla_http_requests_total", "service", "route", "status")
         assert asked["registry", "/subjects", "200"] == 1
         assert (

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -47,15 +48,19 @@ from ottla.web import endpoint_settings
 from ottla.web.authentication_settings import ALLOW_ANONYMOUS
 from ottla.web.front_settings import FrontOptions
 from ottla.web.running import Kept, Place, Watched, run_together
-from ottla.web.server import HttpAddress
+from ottla.web.server import HttpAddress, Service
 from ottla.web.service_metrics import ServicesMetrics
 from ottla.web.tls_settings import CLIENT_AUTHENTICATION
 
 PROG: Final = "ottla up"
 LOCAL_HOST: Final = "127.0.0.1"
 LAST_PORT: Final = 65_535
+SQL_LISTEN: Final = "127.0.0.1:8088"
+DEFAULT_DATA: Final = "ottla-data"
 BROKER_CLIENT_AUTH: Final = "ssl.client.auth"
 """The brokers' setting with the values of the services' ssl.client.authentication, in lower case."""
+log = logging.getLogger("ottla.cli")
+
 EVERY_ADDRESS: Final = frozenset({"0.0.0.0", "[::]", "::"})
 
 
@@ -68,6 +73,7 @@ class UpOptions(NamedTuple):
     registry: str
     rest: str
     connect: str
+    sql: str
     allow_anonymous: bool
     metrics: str | None
     config: Path | None
@@ -105,6 +111,7 @@ def _address_option(option: str, default: str, clients: str) -> Decorated:
 @_address_option("--registry", registry_settings.DEFAULT_LISTEN, "clients of the Schema Registry")
 @_address_option("--rest", rest_settings.DEFAULT_LISTEN, "clients of the REST Proxy")
 @_address_option("--connect", connect_settings.DEFAULT_LISTEN, "clients of Connect")
+@_address_option("--sql", SQL_LISTEN, "clients of SQL")
 @allow_anonymous_option
 @metrics_option(
     "The broker listens on PORT (--brokers: each on one that follows), the services on the port behind."
@@ -112,7 +119,10 @@ def _address_option(option: str, default: str, clients: str) -> Decorated:
 @settings_options(BROKER_TABLE, "server.properties")
 @log_level_option
 def up(**options: Any) -> int:
-    """Run a broker, Schema Registry, REST Proxy and Connect together, until SIGTERM or Ctrl-C."""
+    """Run a broker, Schema Registry, REST Proxy, Connect and SQL together, until SIGTERM or Ctrl-C.
+
+    SQL is left out where ottla[sql] is not installed; Spark starts with the first query.
+    """
     given = UpOptions(**options)
     log_service_to_stderr(given.log_level)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -128,15 +138,20 @@ async def _run(options: UpOptions) -> int:
         stack.callback(rest.close)
         connect = Place.take("connect", [HttpAddress.parse(options.connect)])
         stack.callback(connect.close)
+        sql = _sql_place(options)
+        if sql is not None:
+            stack.callback(sql.place.close)
         _require_known_clients(
             options,
             (registry, registry_settings.TABLE),
             (rest, rest_settings.TABLE),
             (connect, connect_settings.TABLE),
+            *(() if sql is None else ((sql.place, sql.table),)),
         )
         watched = _watched(options)
         if watched is not None:
-            _require_ports_of_their_own(options, registry, rest, connect)
+            others = () if sql is None else (sql.place,)
+            _require_ports_of_their_own(options, registry, rest, connect, *others)
             watched.bind()
             stack.callback(watched.endpoint.abandon)
         broker = ChildBroker(_broker_words(options, registry.address.url))
@@ -144,6 +159,9 @@ async def _run(options: UpOptions) -> int:
             line = await broker.start()
             print(line, flush=True)
             services = _services(_bootstrap(line), registry, rest, connect, options.allow_anonymous)
+            if sql is not None:
+                addresses = (_bootstrap(line), registry.address.url, connect.address.url)
+                services = [*services, _sql_service(sql, options, *addresses)]
             return await run_together(services, told_ready, broker.ended, watched)
         finally:
             await broker.stop()
@@ -235,6 +253,42 @@ def _services(
         Kept(rest, lambda: RestService(_settings(rest_settings.TABLE, of_rest))),
         Kept(connect, lambda: connect_service(_settings(connect_settings.TABLE, of_connect))),
     )
+
+
+class SqlParts(NamedTuple):
+    """What of SQL is imported only where it is installed."""
+
+    place: Place
+    table: Table
+    make: Callable[[Settings], Service]
+
+
+def _sql_place(options: UpOptions) -> SqlParts | None:
+    """Where SQL listens; None where what it needs is not installed. Raises ServiceError."""
+    try:
+        from ottla.sql.server.service import SqlService
+        from ottla.sql.server.settings import TABLE
+    except ModuleNotFoundError as problem:
+        if (problem.name or "").startswith("ottla."):
+            raise
+        log.info("SQL is left out: %s is not installed (pip install 'ottla[sql]')", problem.name)
+        return None
+    return SqlParts(Place.take("sql", [HttpAddress.parse(options.sql)]), TABLE, SqlService)
+
+
+def _sql_service(sql: SqlParts, options: UpOptions, bootstrap: str, registry: str, connect: str) -> Kept:
+    # Beside the brokers' directory and not in it, where Apache Kafka knows nothing but partitions.
+    data = options.data or Path(DEFAULT_DATA)
+    directory = data.with_name(f"{data.name}-sql")
+    own = {
+        **_flags(options.allow_anonymous),
+        "bootstrap.servers": bootstrap,
+        "ksql.schema.registry.url": registry,
+        "ksql.connect.url": connect,
+        "ksql.streams.state.dir": str(directory),
+        "ottla.sql.spark.warm": "false",
+    }
+    return Kept(sql.place, lambda: sql.make(_settings(sql.table, own)))
 
 
 def _settings(table: Table, own: Mapping[str, str]) -> Settings:
