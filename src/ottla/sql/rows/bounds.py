@@ -104,4 +104,12 @@ def _constant(of: Bound) -> tuple[Any] | None:
     """A constant's value, in a tuple as it may be anything; NULL equals nothing."""
     if isinstance(of, BoundLiteral) and of.value is not None:
         return (of.value,)
+    if isinstance(of, BoundOperation) and of.operator == "NEGATE":
+        inner = _constant(of.operands[0])
+        return None if inner is None else (-inner[0],)
+    if isinstance(of, BoundOperation) and of.operator == "CAST":
+        inner, given = _constant(of.operands[0]), of.operands[0].type
+        # Without a loss, so that equal values stay equal.
+        wider = of.type.base is Base.BIGINT and given.base is Base.INTEGER
+        return inner if wider else None
     return None

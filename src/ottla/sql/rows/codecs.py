@@ -34,6 +34,10 @@ _NUMBERS: Final = {
 }
 
 
+_BAD: Final = (BadValue, DataError, UnicodeDecodeError, struct.error, csv.Error, OverflowError)
+"""What the formats raise for bytes of other formats."""
+
+
 class BadRecord(ValueError):
     """A record that is no row of its source."""
 
@@ -70,6 +74,8 @@ class RowCodec:
         value = _form(source, source.value_format, values, wrapped, False, registry)
         self._read_key, self._write_key = key
         self._read_value, self._write_value = value
+        self.asks_registry = bool({source.key_format, source.value_format} & REGISTRY_FORMATS.keys())
+        """Whether its methods may wait for a Schema Registry."""
         self._headers = [each for each in source.columns if each.role is Role.HEADERS]
         self._key_names = [each.name for each in keys]
         self._value_names = [each.name for each in values]
@@ -97,7 +103,7 @@ class RowCodec:
                 row |= dict.fromkeys(self._value_names)
             else:
                 row |= self._read_value(record.value)
-        except (BadValue, DataError, UnicodeDecodeError, struct.error) as problem:
+        except _BAD as problem:
             raise BadRecord(
                 f"{source.topic}-{record.partition} at offset {record.offset} is no row of {source.name}: "
                 f"{problem}"
@@ -112,7 +118,7 @@ class RowCodec:
         """A row of a table's view: its key without the window, its value. Raises BadRecord."""
         try:
             row: Row = {**self._read_key(key), **self._read_value(value)}
-        except (BadValue, DataError, UnicodeDecodeError, struct.error) as problem:
+        except _BAD as problem:
             raise BadRecord(
                 f"a record of {self.source.topic} is no row of {self.source.name}: {problem}"
             ) from None
@@ -121,6 +127,20 @@ class RowCodec:
         row["ROWTIME"] = timestamp_ms
         row["ROWPARTITION"] = row["ROWOFFSET"] = None
         return row
+
+    def check_key(self, key: bytes) -> None:
+        """Raises BadRecord for bytes that are no key, without a window, of the source's."""
+        self._checked(self._read_key, key)
+
+    def check_value(self, value: bytes) -> None:
+        """Raises BadRecord for bytes that are no value of the source's."""
+        self._checked(self._read_value, value)
+
+    def _checked(self, read: Read, data: bytes) -> None:
+        try:
+            read(data)
+        except _BAD as problem:
+            raise BadRecord(str(problem)) from None
 
     def parted(self, key: bytes | None) -> tuple[bytes | None, WindowBounds | None]:
         """A key without its window, and the window. Raises BadValue."""

@@ -118,7 +118,7 @@ class _Feed:
 
 
 class TopicReader:
-    """Reads one topic for all push queries over it. on_empty: called, in the thread, when it has none."""
+    """Reads one topic for all push queries over it, from its end on."""
 
     def __init__(self, topic: str, cluster: KafkaCluster) -> None:
         self.topic = topic
@@ -132,12 +132,6 @@ class TopicReader:
         self._thread = threading.Thread(target=self._run, name=f"push {topic}", daemon=True)
         self.problem: str | None = None
         self._thread.start()
-
-    @property
-    def count(self) -> int:
-        """How many queries it feeds."""
-        with self._lock:
-            return sum(len(each.outlets) for each in self._feeds.values())
 
     def placed(self, timeout_seconds: float) -> bool:
         """Wait until it stands at the topic's end; whether it does."""
@@ -247,11 +241,14 @@ class Hub:
     def __init__(self, cluster: KafkaCluster) -> None:
         self._cluster = cluster
         self._readers: dict[str, TopicReader] = {}
+        self._queries: dict[str, set[str]] = {}
+        """By topic: the queries that have asked for its reader, and not left."""
         self._lock = threading.Lock()
 
-    def reader(self, topic: str) -> TopicReader:
-        """The topic's reader, begun if there is none."""
+    def reader(self, topic: str, query_id: str) -> TopicReader:
+        """The topic's reader for a query, begun if there is none. It stays until the query leaves."""
         with self._lock:
+            self._queries.setdefault(topic, set()).add(query_id)
             found = self._readers.get(topic)
             if found is None or found.problem is not None:
                 found = self._readers[topic] = TopicReader(topic, self._cluster)
@@ -261,18 +258,22 @@ class Hub:
         """A query has ended; the last one takes its reader with it. Blocks."""
         with self._lock:
             found = self._readers.get(topic)
-            if found is None:
+            if found is not None:
+                found.leave(query_id)
+            left = self._queries.get(topic, set())
+            left.discard(query_id)
+            if left:
                 return
-            found.leave(query_id)
-            if found.count:
-                return
-            del self._readers[topic]
-        found.close()
+            self._queries.pop(topic, None)
+            found = self._readers.pop(topic, None)
+        if found is not None:
+            found.close()
 
     def close(self) -> None:
         """End all. Blocks."""
         with self._lock:
             readers, self._readers = list(self._readers.values()), {}
+            self._queries.clear()
         for each in readers:
             each.close()
 

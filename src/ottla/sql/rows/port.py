@@ -32,6 +32,25 @@ class OutRow:
     tombstone: bool = False
 
 
+class WholeRows:
+    """The rows of an answer that is all there: an iterator of one chunk."""
+
+    __slots__ = ("_left", "rows")
+
+    def __init__(self, rows: Sequence[OutRow]) -> None:
+        self.rows = rows
+        self._left = bool(rows)
+
+    def __aiter__(self) -> WholeRows:
+        return self
+
+    async def __anext__(self) -> Sequence[OutRow]:
+        if not self._left:
+            raise StopAsyncIteration
+        self._left = False
+        return self.rows
+
+
 async def _nothing_to_close() -> None:
     return None
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+import logging
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from ottla.client.access import ClusterAccess
 from ottla.client.cluster import KafkaCluster
@@ -17,12 +19,15 @@ from ottla.sql.rows.codecs import BadRecord, Row, RowCodec
 from ottla.sql.rows.hub import readable
 from ottla.sql.rows.messages import record_of
 from ottla.sql.rows.port import OutRow
-from ottla.sql.rows.selecting import Selection
+from ottla.sql.rows.selecting import Selection, given_cells
+from ottla.sql.rows.shapes import with_constants
 from ottla.sql.rows.views import TableView
-from ottla.streams.views.view_codec import TableKey
 from ottla.streams.views.view_store import Row as StoredRow
+from ottla.streams.views.view_store import Snapshot
 
 PAGE_ROWS: Final = 1_000
+log = logging.getLogger("ottla.sql")
+
 MAX_WINDOWS: Final = 1_000_000
 SCAN: Final = "ksql.query.pull.table.scan.enabled"
 
@@ -34,6 +39,16 @@ class PullPlan:
     query: QueryPlan
     selection: Selection
     bounds: Bounds
+    given: dict[str, Any] = field(default_factory=dict)
+    """Cells of each row: the question's constants."""
+
+    def asked(self, constants: tuple[Any, ...]) -> PullPlan:
+        """The plan of a shape (shapes.py) for a question's constants."""
+        where = self.query.where
+        if not constants or where is None:
+            return replace(self, given=given_cells(constants))
+        bounds = bounds_of(with_constants(where, constants), self.query.source.source)
+        return replace(self, bounds=bounds, given=given_cells(constants))
 
     @classmethod
     def of(cls, query: QueryPlan, functions: Functions) -> PullPlan:
@@ -50,45 +65,66 @@ class PullPlan:
                 f"give its key, or set '{SCAN}'='true'",
             )
 
-    def looked_up(self, view: TableView) -> list[OutRow]:
-        """The rows of the keys that the filter names."""
+    def looked_up(self, view: TableView) -> tuple[list[OutRow], Mapping[int, int]]:
+        """The rows of the keys that the filter names, and the offsets as of which they are."""
         assert self.bounds.keys is not None
         found: list[OutRow] = []
-        for key in self.bounds.keys:
-            data = view.codec.key_bytes(key)
-            if data is None:
-                continue
-            if view.source.windowed is None:
-                one = view.store.get(data)
-                rows = [] if one is None else [one]
-            else:
-                rows = view.store.windows(data, self.bounds.from_ms, self.bounds.to_ms, MAX_WINDOWS)
-            for each in rows:
-                found += self.selection.rows(_row(view.codec, each))
-        return found if self.query.limit is None else found[: self.query.limit]
+        with view.store.snapshot() as snapshot:
+            for key in self.bounds.keys:
+                data = view.codec.key_bytes(key)
+                if data is None:
+                    continue
+                if view.source.windowed is None:
+                    one = snapshot.get(data)
+                    rows = [] if one is None else [one]
+                else:
+                    rows = snapshot.windows(data, self.bounds.from_ms, self.bounds.to_ms, MAX_WINDOWS)
+                for each in rows:
+                    found += self._selected(view.codec, each)
+            positions = snapshot.positions()
+        return found if self.query.limit is None else found[: self.query.limit], positions
 
-    def scanned(self, view: TableView) -> Iterator[Sequence[OutRow]]:
-        """All rows that the filter lets through, in pages. Blocks."""
+    def scan(self, view: TableView) -> tuple[Generator[Sequence[OutRow], None, None], Mapping[int, int]]:
+        """All rows that the filter lets through, in pages, of one moment; the offsets of that moment.
+
+        Blocks, and so do the pages. They hold a snapshot until they are at their end, or closed.
+        """
+        stack = ExitStack()
+        snapshot = stack.enter_context(view.store.snapshot(lasting=True))
+        try:
+            positions = snapshot.positions()
+        except BaseException:
+            stack.close()
+            raise
+        return self._pages(view, snapshot, stack), positions
+
+    def _pages(
+        self, view: TableView, snapshot: Snapshot, stack: ExitStack
+    ) -> Generator[Sequence[OutRow], None, None]:
         left = self.query.limit
-        after: TableKey | None = None
-        while True:
-            page = view.store.range(None, None, after, PAGE_ROWS)
-            found: list[OutRow] = []
-            for each in page:
-                if self.bounds.from_ms <= each.key.start_ms <= self.bounds.to_ms or not view.source.windowed:
-                    found += self.selection.rows(_row(view.codec, each))
-            if left is not None:
-                found = found[:left]
-                left -= len(found)
-            if found:
-                yield found
-            if len(page) < PAGE_ROWS or left == 0:
-                return
-            after = page[-1].key
+        low, high = self.bounds.from_ms, self.bounds.to_ms
+        windowed = view.source.windowed is not None
+        with stack:
+            for page in snapshot.pages(PAGE_ROWS):
+                found: list[OutRow] = []
+                for each in page:
+                    if not windowed or low <= each.key.start_ms <= high:
+                        found += self._selected(view.codec, each)
+                if left is not None:
+                    found = found[:left]
+                    left -= len(found)
+                if found:
+                    yield found
+                if left == 0:
+                    return
+
+    def _selected(self, codec: RowCodec, stored: StoredRow) -> Iterable[OutRow]:
+        row = _row(codec, stored)
+        return () if row is None else self.selection.rows(row | self.given if self.given else row)
 
     def streamed(
         self, codec: RowCodec, access: ClusterAccess, begin: Mapping[int, int], end: Mapping[int, int]
-    ) -> Iterator[Sequence[OutRow]]:
+    ) -> Generator[Sequence[OutRow], None, None]:
         """A stream's rows between two places, in pages. Blocks. Raises ClusterError."""
         left = self.query.limit
         found: list[OutRow] = []
@@ -96,7 +132,7 @@ class PullPlan:
             row = readable(codec, record_of(message))
             if row is None:
                 continue
-            found += self.selection.rows(row)
+            found += self.selection.rows(row | self.given)
             if left is not None and len(found) >= left:
                 yield found[:left]
                 return
@@ -108,14 +144,15 @@ class PullPlan:
             yield found
 
 
-def _row(codec: RowCodec, stored: StoredRow) -> Row:
-    """A stored row. Raises SqlError for bytes that are no row of the table."""
+def _row(codec: RowCodec, stored: StoredRow) -> Row | None:
+    """A stored row; None for bytes that are no row of the table, which its columns may have changed to."""
     key = stored.key
     data = key.key if isinstance(key.key, bytes) else bytes(str(key.key), "utf-8")
     try:
         row = codec.stored_row(data, stored.value, stored.timestamp_ms)
     except BadRecord as problem:
-        raise SqlError(str(problem), None) from None
+        log.debug("%s", problem)
+        return None
     if codec.source.windowed is not None:
         row["WINDOWSTART"], row["WINDOWEND"] = key.start_ms, key.end_ms
     return row

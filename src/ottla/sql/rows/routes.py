@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -18,7 +19,7 @@ from ottla.sql.language.errors import START, SqlError
 from ottla.sql.language.parser import parse_script
 from ottla.sql.language.statements import Print, Role, Select
 from ottla.sql.rows.json_values import BadValue, from_json, parsed, to_client
-from ottla.sql.rows.port import Answer, OutRow
+from ottla.sql.rows.port import Answer, OutRow, WholeRows
 from ottla.sql.rows.row_queries import SqlRows
 from ottla.sql.types.sql_types import STRING, Base
 from ottla.web.access_rules import Action
@@ -35,6 +36,8 @@ BAD_STATEMENT: Final = 40001
 SERVER_ERROR: Final = 50000
 MAX_BODY_BYTES: Final = 1 << 20
 MAX_LINE_BYTES: Final = 1 << 20
+MAX_UNDER_WAY: Final = 500
+"""Rows of one /inserts-stream that the cluster has not acknowledged."""
 
 log = logging.getLogger("ottla.sql")
 
@@ -93,12 +96,17 @@ class RowRoutes:
         given = await _body(request, Action.READ)
         text = _text(given, "sql")
         properties = {**self._defaults(), **_texts(given, "properties")}
-        statement = self._statement(text, _texts(given, "sessionVariables"))
-        if isinstance(statement, Response):
-            return statement
-        if not isinstance(statement, Select):
-            return _refused(SqlError("SELECT is for /query-stream, other statements for /ksql", START), text)
-        answer = await self._answer(statement, text, properties)
+        answer = await self._known(text, properties)
+        if answer is None:
+            variables = _texts(given, "sessionVariables")
+            statement = self._statement(text, variables)
+            if isinstance(statement, Response):
+                return statement
+            if not isinstance(statement, Select):
+                return _refused(
+                    SqlError("SELECT is for /query-stream, other statements for /ksql", START), text
+                )
+            answer = await self._answer(statement, text, properties)
         if isinstance(answer, Response):
             return answer
         accepts = request.headers.get("accept", "")
@@ -107,9 +115,11 @@ class RowRoutes:
             "columnNames": [each.name for each in answer.columns],
             "columnTypes": [str(each.type) for each in answer.columns],
         }
+        if ENTITIES in accepts and DELIMITED not in accepts:
+            return await _sent(answer, _as_entities(answer), ENTITIES)
         if JSON in accepts and DELIMITED not in accepts:
-            return StreamingResponse(_as_array(answer, head), media_type=JSON, headers=_place(answer))
-        return StreamingResponse(_as_lines(answer, head), media_type=DELIMITED, headers=_place(answer))
+            return await _sent(answer, _as_array(answer, head), JSON)
+        return await _sent(answer, _as_lines(answer, head), DELIMITED)
 
     async def _query(self, request: Request) -> Response:
         given = await _body(request, Action.READ)
@@ -129,7 +139,16 @@ class RowRoutes:
         answer = await self._answer(statement, text, properties)
         if isinstance(answer, Response):
             return answer
-        return StreamingResponse(_as_entities(answer), media_type=ENTITIES, headers=_place(answer))
+        return await _sent(answer, _as_entities(answer), ENTITIES)
+
+    async def _known(self, text: str, properties: Mapping[str, str]) -> Answer | Response | None:
+        """The answer to a query that needs no parsing; None for others."""
+        try:
+            return await self._rows.known(text, properties)
+        except SqlError as problem:
+            return _refused(problem, text)
+        except ClusterError as problem:
+            return _failed(str(problem))
 
     def _statement(self, text: str, variables: Mapping[str, str]) -> Any:
         try:
@@ -183,26 +202,47 @@ class RowRoutes:
         return StreamingResponse(self._inserted(target, lines), media_type=DELIMITED)
 
     async def _inserted(self, target: Source, lines: Lines) -> Lines:
-        """An acknowledgement for each row, in their order."""
+        """An acknowledgement for each row, in their order; up to MAX_UNDER_WAY rows are under way at once."""
+        under_way: asyncio.Queue[asyncio.Future[None] | Exception | None] = asyncio.Queue(MAX_UNDER_WAY)
+
+        async def begin_all() -> None:
+            try:
+                async for line in lines:
+                    if line.strip():
+                        await under_way.put(await self._begun(target, line))
+            except (ClientDisconnect, ApiError) as problem:
+                await under_way.put(problem)
+            finally:
+                await under_way.put(None)
+
+        reading = asyncio.create_task(begin_all(), name="rows of /inserts-stream")
         number = 0
         try:
-            async for line in lines:
-                if not line.strip():
-                    continue
-                try:
-                    await self._rows.write(target, row_of(target, line))
-                    told: dict[str, Any] = {"status": "ok", "seq": number}
-                except (SqlError, ClusterError, ValueError) as problem:
-                    told = {
-                        "status": "error",
-                        "seq": number,
-                        "error_code": BAD_REQUEST,
-                        "message": str(problem),
-                    }
-                yield orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE)
+            while (one := await under_way.get()) is not None:
+                if isinstance(one, ClientDisconnect):
+                    return
+                yield orjson.dumps(await _acknowledged(one, number), option=orjson.OPT_APPEND_NEWLINE)
                 number += 1
-        except ClientDisconnect:
-            return
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])
+
+    async def _begun(self, target: Source, line: bytes) -> asyncio.Future[None] | Exception:
+        try:
+            return await self._rows.begin_write(target, row_of(target, line))
+        except (SqlError, ClusterError, ValueError) as problem:
+            return problem
+
+
+async def _acknowledged(row: asyncio.Future[None] | Exception, number: int) -> Mapping[str, Any]:
+    """What the client is told of a row."""
+    try:
+        if isinstance(row, Exception):
+            raise row
+        await row
+    except (SqlError, ClusterError, ValueError, ApiError) as problem:
+        return {"status": "error", "seq": number, "error_code": BAD_REQUEST, "message": str(problem)}
+    return {"status": "ok", "seq": number}
 
 
 def row_of(target: Source, line: bytes) -> dict[str, Any]:
@@ -250,6 +290,14 @@ def _writer(answer: Answer) -> Callable[[OutRow], list[Any]]:
         return [convert(value) for convert, value in zip(converters, row.values, strict=True)]
 
     return cells
+
+
+async def _sent(answer: Answer, lines: Lines, media_type: str) -> Response:
+    """The response; at once where all rows are there, as that takes half of the time."""
+    if isinstance(answer.rows, WholeRows):
+        body = b"".join([each async for each in lines])
+        return Response(body, media_type=media_type, headers=_place(answer))
+    return StreamingResponse(lines, media_type=media_type, headers=_place(answer))
 
 
 async def _as_lines(answer: Answer, head: Mapping[str, Any]) -> Lines:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
-
-from confluent_kafka import KafkaException, Producer
+from typing import Any, Final, TypeVar
 
 from ottla.client.access import ClusterAccess
 from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClusterError
 from ottla.client.reading import read
+from ottla.connect.data.schema import DataError
+from ottla.connect.plugins.api import RetriableError
 from ottla.sql.binding.statement_binder import Binder
 from ottla.sql.catalog.sources import Catalog, Source
 from ottla.sql.functions.registry import Functions
@@ -29,18 +29,29 @@ from ottla.sql.plan.statement_plan import RunQuery, WriteRow
 from ottla.sql.rows.codecs import RowCodec
 from ottla.sql.rows.hub import BATCH_RECORDS, MAX_WAITING_ROWS, Hub, Outlet, TopicReader, give, readable
 from ottla.sql.rows.messages import record_of
-from ottla.sql.rows.port import Answer, OutRow, RunningPush, TransientQueries, TransientQuery
+from ottla.sql.rows.port import (
+    Answer,
+    OutRow,
+    RunningPush,
+    TransientQueries,
+    TransientQuery,
+    WholeRows,
+)
+from ottla.sql.rows.pull_plans import PullPlans
 from ottla.sql.rows.pulling import PullPlan, ends_of
 from ottla.sql.rows.selecting import Selection, runs_by_row
 from ottla.sql.rows.transient import transient_plan
 from ottla.sql.rows.views import TableViews
+from ottla.sql.rows.writing import RecordProducer
+
+T = TypeVar("T")
 
 VIEW_SECONDS: Final = 60.0
 """For a table's view to be read to its end when it is first asked for."""
 PLACED_SECONDS: Final = 30.0
-FLUSH_SECONDS: Final = 30.0
 MAX_PUSH_QUERIES: Final = 2_000
-MAX_KEPT_PLANS: Final = 1_000
+WORKERS: Final = 16
+MAX_LAG: Final = "ksql.query.pull.max.allowed.offset.lag"
 MAX_WAITING: Final = "ksql.query.push.max.rows.waiting"
 
 
@@ -76,38 +87,35 @@ class SqlRows:
         self._views = TableViews(self._cluster, directory / "views", registry)
         self._hub = Hub(self._cluster)
         self._pushes: dict[str, _Push] = {}
-        self._plans: OrderedDict[str, tuple[Catalog, RunQuery, PullPlan | None]] = OrderedDict()
+        self._plans = PullPlans()
+        self._codecs: dict[str, RowCodec] = {}
         self._numbers = itertools.count(1)
         self._prefix = secrets.token_hex(4)
-        self._producer: Producer | None = None
+        self._producer = RecordProducer(self._cluster)
+        self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="sql-rows")
+        """For scans and queries that catch up: they would fill the loop's own threads."""
         self._closing: set[asyncio.Task[None]] = set()
 
     # -- queries --------------------------------------------------------------------------------------
 
     async def query(self, select: Query, text: str, properties: Mapping[str, str]) -> Answer:
         """See RowQueries."""
-        plan, pull = self._planned(select, text)
-        if plan.query.mode is Mode.PULL:
-            assert pull is not None
-            return await self._pull(pull, properties)
-        return await self._push(plan.query, text, properties)
-
-    def _planned(self, select: Query, text: str) -> tuple[RunQuery, PullPlan | None]:
-        """The plan of a statement: kept for as long as the catalogue is the same one."""
         catalog = self._catalog()
-        kept = self._plans.get(text)
-        if kept is not None and kept[0] is catalog:
-            self._plans.move_to_end(text)
-            return kept[1], kept[2]
-        plan = Binder(catalog, self._functions).bind(Select(select.at, select))
-        assert isinstance(plan, RunQuery)
-        pull = PullPlan.of(plan.query, self._functions) if plan.query.mode is Mode.PULL else None
-        self._plans[text] = catalog, plan, pull
-        if len(self._plans) > MAX_KEPT_PLANS:
-            self._plans.popitem(last=False)
-        return plan, pull
+        pull = self._plans.find(text, catalog)
+        if pull is None:
+            plan = Binder(catalog, self._functions).bind(Select(select.at, select))
+            assert isinstance(plan, RunQuery)
+            if plan.query.mode is not Mode.PULL:
+                return await self._push(plan.query, text, properties)
+            pull = self._plans.keep(text, plan.query, catalog, self._functions)
+        return await self._pull(pull, text, properties)
 
-    async def _pull(self, plan: PullPlan, properties: Mapping[str, str]) -> Answer:
+    async def known(self, text: str, properties: Mapping[str, str]) -> Answer | None:
+        """The answer to a pull query of a shape that was asked before, without parsing it; else None."""
+        pull = self._plans.find(text, self._catalog())
+        return None if pull is None else await self._pull(pull, text, properties)
+
+    async def _pull(self, plan: PullPlan, text: str, properties: Mapping[str, str]) -> Answer:
         source = plan.query.source.source
         id = f"query_{self._prefix}_{next(self._numbers)}"
         columns = plan.selection.columns
@@ -117,22 +125,46 @@ class SqlRows:
         view = self._views.ready(source)
         if view is None:
             view = await asyncio.to_thread(self._views.of, source, VIEW_SECONDS)
-        status = view.status
-        positions = {(source.topic, partition): offset for partition, offset in status.positions.items()}
+        rows: AsyncIterator[Sequence[OutRow]]
         if plan.bounds.keys is not None:
             # Some microseconds, so that a thread would take longer than the work itself.
-            rows = _at_once(plan.looked_up(view))
+            found, offsets = plan.looked_up(view)
+            rows = WholeRows(found)
         else:
-            rows = _in_thread(plan.scanned(view))
-        return Answer(id, columns, False, rows, positions, status.lag)
+            pages, offsets = await self._in_thread(plan.scan, view)
+            rows = self._paged(pages)
+        positions = {(source.topic, partition): offset for partition, offset in offsets.items()}
+        ends = view.status.ends
+        lag = sum(max(0, end - offsets.get(partition, 0)) for partition, end in ends.items())
+        require_recent(source, lag, properties)
+        return Answer(id, columns, False, rows, positions, lag)
 
     async def _pull_of_stream(self, plan: PullPlan, id: str) -> Answer:
         source = plan.query.source.source
         codec = RowCodec(source, self._registry)
         begin, end = await asyncio.to_thread(ends_of, self._cluster, source.topic)
-        rows = _in_thread(plan.streamed(codec, self._access, begin, end))
+        rows = self._paged(plan.streamed(codec, self._access, begin, end))
         positions = {(source.topic, partition): offset for partition, offset in end.items()}
         return Answer(id, plan.selection.columns, False, rows, positions, 0)
+
+    async def _in_thread(self, work: Callable[..., T], *given: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._workers, work, *given)
+
+    async def _paged(self, pages: Generator[Sequence[OutRow], None, None]) -> AsyncIterator[Sequence[OutRow]]:
+        """Pages that a thread makes; they are closed when the caller is at their end, or goes away."""
+        under_way: asyncio.Future[Sequence[OutRow] | None] | None = None
+        try:
+            while True:
+                under_way = asyncio.ensure_future(self._in_thread(next, pages, None))
+                page = await asyncio.shield(under_way)
+                if page is None:
+                    return
+                yield page
+        finally:
+            if under_way is None or under_way.done():
+                pages.close()
+            else:  # a thread is within: it can't be closed before
+                under_way.add_done_callback(lambda _: pages.close())
 
     async def _push(self, query: QueryPlan, text: str, properties: Mapping[str, str]) -> Answer:
         if len(self._pushes) >= MAX_PUSH_QUERIES:
@@ -142,7 +174,8 @@ class SqlRows:
         transient: TransientQuery | None = None
         begins_first = properties.get("auto.offset.reset", "latest") == "earliest"
         if runs_by_row(query):
-            source, selection = query.source.source, Selection(query, self._functions)
+            source = query.source.source
+            selection = Selection(query, self._functions, follows=True)
         else:
             plan = transient_plan(query, id)
             transient = await self._transients.start(plan, properties)
@@ -161,13 +194,13 @@ class SqlRows:
 
     async def _feed(self, source: Source, outlet: Outlet, begins_first: bool) -> None:
         codec = RowCodec(source, self._registry)
-        reader = await asyncio.to_thread(self._hub.reader, source.topic)
+        reader = await asyncio.to_thread(self._hub.reader, source.topic, outlet.query_id)
         if not await asyncio.to_thread(reader.placed, PLACED_SECONDS) or reader.problem is not None:
             raise SqlError(f"the topic {source.topic} can't be read: {reader.problem or 'no answer'}", None)
         if not begins_first:
             reader.join(codec, outlet, None)
             return
-        catching = asyncio.create_task(asyncio.to_thread(self._catch_up, reader, codec, outlet))
+        catching = asyncio.create_task(self._in_thread(self._catch_up, reader, codec, outlet))
         self._closing.add(catching)
         catching.add_done_callback(self._closing.discard)
 
@@ -181,8 +214,8 @@ class SqlRows:
                 self._read_between(codec, outlet, at, end)
                 at = end
                 end = reader.join(codec, outlet, at)
-        except (ClusterError, SqlError) as problem:
-            outlet.end(SqlError(str(problem), None))
+        except Exception as problem:  # of any kind: the query must not wait for ever
+            outlet.end(SqlError(f"{codec.source.name} can't be read: {problem}", None))
 
     def _read_between(
         self, codec: RowCodec, outlet: Outlet, begin: Mapping[int, int], end: Mapping[int, int]
@@ -244,49 +277,22 @@ class SqlRows:
         await self.write(plan.target, values)
 
     async def write(self, target: Source, values: Mapping[str, Any]) -> None:
-        """Write a row. Raises SqlError, ClusterError."""
-        codec = RowCodec(target, self._registry)
+        """Write a row; returns when the cluster has it. Raises SqlError, ClusterError."""
+        await (await self.begin_write(target, values))
+
+    async def begin_write(self, target: Source, values: Mapping[str, Any]) -> asyncio.Future[None]:
+        """Begin to write a row; the future ends when the cluster has it. Raises SqlError, ClusterError."""
+        codec = self._codecs.get(target.name)
+        if codec is None or codec.source != target:
+            codec = self._codecs[target.name] = RowCodec(target, self._registry)
         try:
-            key, value = await asyncio.to_thread(lambda: (codec.key_bytes(values), codec.value_bytes(values)))
-        except ValueError as problem:
+            if codec.asks_registry:
+                key, value = await self._in_thread(encoded, codec, values)
+            else:
+                key, value = encoded(codec, values)
+        except (ValueError, TypeError, DataError, RetriableError) as problem:
             raise SqlError(f"{target.name}: {problem}", None) from None
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-
-        def delivered(problem: Any, _message: Any) -> None:
-            def tell() -> None:
-                if done.done():
-                    return
-                if problem is None:
-                    done.set_result(None)
-                else:
-                    done.set_exception(ClusterError(problem.str()))
-
-            loop.call_soon_threadsafe(tell)
-
-        timestamp = values.get("ROWTIME")
-        try:
-            self._writer().produce(target.topic, value, key, timestamp=timestamp or 0, on_delivery=delivered)
-        except (KafkaException, BufferError) as problem:
-            raise ClusterError(str(problem)) from None
-        polling = asyncio.create_task(asyncio.to_thread(self._poll_until, done))
-        try:
-            await done
-        finally:
-            await polling
-
-    def _writer(self) -> Producer:
-        if self._producer is None:
-            options = {**self._cluster.producer_options(), "linger.ms": 0, "log_level": 0}
-            self._producer = Producer(options)
-        return self._producer
-
-    def _poll_until(self, done: asyncio.Future[None]) -> None:
-        assert self._producer is not None
-        for _ in range(int(FLUSH_SECONDS / 0.05)):
-            if done.done():
-                return
-            self._producer.poll(0.05)
+        return self._producer.begin(target.topic, key, value, values.get("ROWTIME"))
 
     # -- life -----------------------------------------------------------------------------------------
 
@@ -313,8 +319,8 @@ class SqlRows:
             await self._end(id)
         await asyncio.to_thread(self._hub.close)
         await asyncio.to_thread(self._views.close)
-        if self._producer is not None:
-            await asyncio.to_thread(self._producer.flush, FLUSH_SECONDS)
+        await asyncio.to_thread(self._producer.close)
+        self._workers.shutdown(wait=False, cancel_futures=True)
 
 
 def _everything(source: Source, query: QueryPlan) -> QueryPlan:
@@ -326,17 +332,20 @@ def _everything(source: Source, query: QueryPlan) -> QueryPlan:
     return QueryPlan(FromSource(source.name, source), projection, source.kind)
 
 
-async def _at_once(rows: Sequence[OutRow]) -> AsyncIterator[Sequence[OutRow]]:
-    if rows:
-        yield rows
+def encoded(codec: RowCodec, values: Mapping[str, Any]) -> tuple[bytes | None, bytes | None]:
+    """A row's key and value. May ask the Schema Registry. Raises ValueError, DataError, RetriableError."""
+    return codec.key_bytes(values), codec.value_bytes(values)
 
 
-async def _in_thread(pages: Iterator[Sequence[OutRow]]) -> AsyncIterator[Sequence[OutRow]]:
-    while True:
-        page = await asyncio.to_thread(next, pages, None)
-        if page is None:
-            return
-        yield page
+def require_recent(source: Source, lag: int, properties: Mapping[str, str]) -> None:
+    """Raises SqlError for an answer that is older than the properties allow."""
+    most = properties.get(MAX_LAG, "")
+    if most.isdecimal() and lag > int(most):
+        raise SqlError(
+            f"{source.name} is {lag} offsets behind its topic on this server, {MAX_LAG} allows {most}",
+            None,
+            "ask again, or another server",
+        )
 
 
 async def _ending(

@@ -32,20 +32,26 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class _Bytes:
-    """Keys and values as they are, with the window apart. The part of TableCodec that a follower uses."""
+    """Keys and values as they are, with the window apart: satisfies RecordCodec."""
 
     def __init__(self, codec: RowCodec) -> None:
         self._codec = codec
         self.windowed = codec.source.windowed is not None
+        # What a query of ours has written is right; a record of anybody else's must not hide the row before.
+        self._checks = codec.source.written_by is None
 
     def key(self, data: bytes) -> TableKey:
         """The key that a record's bytes are. Raises ValueError."""
         key, window = self._codec.parted(data)
         assert key is not None
+        if self._checks:
+            self._codec.check_key(key)
         return TableKey(key, 0, 0) if window is None else TableKey(key, window.start_ms, window.end_ms)
 
     def value(self, data: bytes) -> bytes:
-        """The value's bytes."""
+        """The value's bytes. Raises ValueError."""
+        if self._checks:
+            self._codec.check_value(data)
         return data
 
 
@@ -63,11 +69,24 @@ class TableView:
         except ViewError as problem:
             raise SqlError(f"{source.name}: {problem}", None) from None
         directory.mkdir(parents=True, exist_ok=True)
-        identity = f"{topic.id} {source.topic} {source.windowed} bytes"
+        # Other columns or formats make other records readable, so the table is read anew.
+        shape = (
+            ""
+            if source.written_by is not None
+            else f"{source.schema} {source.key_format} {source.value_format}"
+        )
+        identity = f"{topic.id} {source.topic} {source.windowed} bytes {shape}"
         name = f"{_UNSAFE.sub('_', source.name)[:60]}-{hashlib.sha1(source.name.encode()).hexdigest()[:8]}"
         table = _Bytes(codec)
         self.store = ViewStore(directory / f"{name}.db", identity, windowed=table.windowed)
-        stored = StoredTable(source.name, self.store, table, _retention_ms(source))  # type: ignore[arg-type]
+        stored = StoredTable(
+            source.name,
+            self.store,
+            table,
+            _retention_ms(source),
+            skips_unreadable=True,
+            whole_transactions=True,
+        )
         follower = Follower(topic, stored, self.progress, self._stop)
         self._thread = threading.Thread(target=follower.run, name=f"view {source.name}", daemon=True)
         self._thread.start()

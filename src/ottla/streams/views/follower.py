@@ -6,14 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ottla.client.errors import ClusterError
 from ottla.streams.views.followed_topic import FollowedTopic, ViewError
-from ottla.streams.views.view_codec import TableCodec, TableKey
+from ottla.streams.views.view_codec import TableKey
 from ottla.streams.views.view_status import Progress, ViewState
 from ottla.streams.views.view_store import Change, ViewStore
 
@@ -25,23 +25,41 @@ RESTORING_LOOK_SECONDS: Final = 0.2
 RETRY_SECONDS: Final = 1.0
 KEEP_CURRENT_SECONDS: Final = 60.0
 EXPIRE_ROWS: Final = 10_000
+WHOLE_SECONDS: Final = 0.5
+WHOLE_RECORDS: Final = 100_000
+"""Of one partition's transaction: a larger one is written in parts."""
 _CURRENT_AT: Final = "current at"
 
 log = logging.getLogger("ottla.streams")
+
+
+class RecordCodec(Protocol):
+    """How a table's records are stored. Wrong bytes raise ValueError, LookupError or TypeError."""
+
+    windowed: bool
+
+    def key(self, data: bytes) -> TableKey:
+        """The key that a record's bytes are."""
+
+    def value(self, data: bytes) -> bytes:
+        """What is stored of a value."""
 
 
 @dataclass(slots=True)
 class StoredTable:
     """A table in its store. retention_ms: of windows; None: as long as the topic has them.
 
-    stream_time_ms: the largest time of a record so far.
+    stream_time_ms: the largest time of a record so far. skips_unreadable: records that are none of the
+    table's are left out; without it they end the view. whole_transactions: see `Follower`.
     """
 
     name: str
     store: ViewStore
-    codec: TableCodec
+    codec: RecordCodec
     retention_ms: int | None
     stream_time_ms: int = 0
+    skips_unreadable: bool = False
+    whole_transactions: bool = False
 
     def change(self, key: bytes, value: bytes | None, timestamp_ms: int) -> tuple[TableKey, Change]:
         """A record as a change of a row. Raises ValueError, LookupError or TypeError for other bytes."""
@@ -56,8 +74,23 @@ class StoredTable:
             self.store.expire(self.stream_time_ms - self.retention_ms, EXPIRE_ROWS)
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """Changes of one partition that may be the first ones of a transaction."""
+
+    next_offset: int
+    since: float
+    changes: dict[TableKey, Change] = field(default_factory=dict)
+
+
 class Follower:
-    """The work of a view's thread: `run` returns when `stop` is set, or the view has failed."""
+    """The work of a view's thread: `run` returns when `stop` is set, or the view has failed.
+
+    A table with whole_transactions is changed by a transaction of a partition at once, while it runs. The
+    client shows no markers, but each takes an offset: what has come is written when the next record's offset
+    leaves one out, or when the partition is at its end; else after WHOLE_SECONDS or WHOLE_RECORDS, so that
+    records without transactions come through.
+    """
 
     def __init__(
         self, topic: FollowedTopic, table: StoredTable, progress: Progress, stop: threading.Event
@@ -67,6 +100,7 @@ class Follower:
         self._progress = progress
         self._stop = stop
         self._kept_at = 0.0
+        self._waiting: dict[int, _Waiting] = {}
 
     def run(self) -> None:
         """Follow the topic. An error ends the view, and it answers with that."""
@@ -91,6 +125,7 @@ class Follower:
     def _assign(self, consumer: Consumer) -> None:
         """Begin where the store ends, or from nothing where it is too old."""
         store = self._table.store
+        self._waiting.clear()
         kept_at = store.fact(_CURRENT_AT)
         positions = store.positions()
         if positions and (kept_at is None or time.time() - kept_at / 1000 > self._topic.forget_seconds):
@@ -144,11 +179,13 @@ class Follower:
         changes: dict[TableKey, Change] = {}
         positions: dict[int, int] = {}
         without_key = 0
+        holds = self._table.whole_transactions and self._progress.state is ViewState.RUNNING
         for message in messages:
             partition, offset, error = message.partition(), message.offset(), message.error()
             if error is not None:
                 if error.code() == KafkaError._PARTITION_EOF:
                     assert partition is not None and offset is not None
+                    self._let_go(partition, changes)
                     positions[partition] = offset
                 elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
                     self._start_again(consumer, "its offsets are not in the topic any more")
@@ -157,7 +194,11 @@ class Follower:
                     raise KafkaException(error)
                 continue
             assert partition is not None and offset is not None
-            positions[partition] = offset + 1
+            into = changes
+            if holds or partition in self._waiting:
+                into = self._held(partition, offset, changes, positions)
+            else:
+                positions[partition] = offset + 1
             key, value = message.key(), message.value()
             if key is None:
                 without_key += 1
@@ -168,10 +209,14 @@ class Follower:
                 )
             except (ValueError, LookupError, TypeError) as problem:
                 place = f"{self._topic.name}-{partition} at offset {offset}"
+                if self._table.skips_unreadable:
+                    log.warning("%s is no record of the table %s: %s", place, self._table.name, problem)
+                    continue
                 raise ViewError(
                     f"{place} is no record of the table {self._table.name}: {problem}"
                 ) from problem
-            changes[row] = change
+            into[row] = change
+        self._let_go_of_old(changes, positions, holds=holds)
         if not positions:
             return
         self._table.store.apply(changes, positions)
@@ -179,6 +224,36 @@ class Follower:
         self._progress.read_to(positions, without_key)
         if self._progress.state is ViewState.RESTORING and self._progress.status.ends:
             self._note_whether_current()
+
+    def _held(
+        self, partition: int, offset: int, changes: dict[TableKey, Change], positions: dict[int, int]
+    ) -> dict[TableKey, Change]:
+        """Where a record's change goes; what waited goes to `changes` if a marker was between."""
+        waiting = self._waiting.get(partition)
+        if waiting is not None and offset > waiting.next_offset:
+            self._let_go(partition, changes)
+            positions[partition] = offset
+            waiting = None
+        if waiting is None:
+            waiting = self._waiting[partition] = _Waiting(offset, time.monotonic())
+        waiting.next_offset = offset + 1
+        return waiting.changes
+
+    def _let_go(self, partition: int, changes: dict[TableKey, Change]) -> None:
+        waiting = self._waiting.pop(partition, None)
+        if waiting is not None:
+            changes.update(waiting.changes)
+
+    def _let_go_of_old(
+        self, changes: dict[TableKey, Change], positions: dict[int, int], *, holds: bool
+    ) -> None:
+        """Write what has waited for too long, or is too much; and all where nothing is to wait."""
+        now = time.monotonic()
+        for partition, waiting in list(self._waiting.items()):
+            is_old = now - waiting.since > WHOLE_SECONDS
+            if is_old or not holds or len(waiting.changes) > WHOLE_RECORDS:
+                positions[partition] = waiting.next_offset
+                self._let_go(partition, changes)
 
 
 _HOPELESS: Final = frozenset(

@@ -51,6 +51,38 @@ class Change(NamedTuple):
     timestamp_ms: int
 
 
+class Snapshot:
+    """A table at one moment: rows, and the positions that they are of."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def positions(self) -> dict[int, int]:
+        """By partition: the next offset to read."""
+        return dict(self._connection.execute("SELECT partition, next_offset FROM positions"))
+
+    def get(self, key: Stored) -> Row | None:
+        """The row of a key, of a table without windows."""
+        rows = self.select("WHERE key = ? AND start_ms = 0 AND end_ms = 0", (key,))
+        return rows[0] if rows else None
+
+    def windows(self, key: Stored, from_ms: int, to_ms: int, limit: int) -> list[Row]:
+        """A key's windows that start from `from_ms` to `to_ms`, both inclusive, oldest first."""
+        where = "WHERE key = ? AND start_ms BETWEEN ? AND ? ORDER BY start_ms, end_ms LIMIT ?"
+        return self.select(where, (key, from_ms, to_ms, limit))
+
+    def pages(self, rows: int) -> Iterator[list[Row]]:
+        """All rows in the order of keys, so many at a time."""
+        found = self._connection.execute(f"SELECT {_ROW} FROM rows ORDER BY key, start_ms, end_ms")
+        while page := found.fetchmany(rows):
+            yield [Row(TableKey(*row[:3]), row[3], row[4]) for row in page]
+
+    def select(self, where: str, values: Sequence[Stored]) -> list[Row]:
+        """The rows of a condition in SQLite's words."""
+        found = self._connection.execute(f"SELECT {_ROW} FROM rows {where}", values)
+        return [Row(TableKey(*row[:3]), row[3], row[4]) for row in found]
+
+
 class ViewStore:
     """One table's file, open. `identity` names the topic and the types that it is a copy of."""
 
@@ -125,13 +157,13 @@ class ViewStore:
 
     def get(self, key: Stored) -> Row | None:
         """The row of a key, of a table without windows."""
-        rows = self._select("WHERE key = ? AND start_ms = 0 AND end_ms = 0", (key,))
-        return rows[0] if rows else None
+        with self._reader() as reader:
+            return Snapshot(reader).get(key)
 
     def windows(self, key: Stored, from_ms: int, to_ms: int, limit: int) -> list[Row]:
         """A key's windows that start from `from_ms` to `to_ms`, both inclusive, oldest first."""
-        where = "WHERE key = ? AND start_ms BETWEEN ? AND ? ORDER BY start_ms, end_ms LIMIT ?"
-        return self._select(where, (key, from_ms, to_ms, limit))
+        with self._reader() as reader:
+            return Snapshot(reader).windows(key, from_ms, to_ms, limit)
 
     def range(self, low: Stored | None, high: Stored | None, after: TableKey | None, limit: int) -> list[Row]:
         """Rows in the order of keys, from `low` to `high`, both inclusive, behind `after`."""
@@ -149,6 +181,24 @@ class ViewStore:
         where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
         return self._select(f"{where}ORDER BY key, start_ms, end_ms LIMIT ?", (*values, limit))
 
+    @contextlib.contextmanager
+    def snapshot(self, *, lasting: bool = False) -> Iterator[Snapshot]:
+        """The table as it is now, for as long as the block runs.
+
+        lasting: for a block that may take long: with a connection of its own, it holds up no other reader.
+        """
+        if lasting:
+            with contextlib.closing(self._connect(read_only=True)) as connection:
+                connection.execute("BEGIN")
+                yield Snapshot(connection)
+            return
+        with self._reader() as reader:
+            reader.execute("BEGIN")
+            try:
+                yield Snapshot(reader)
+            finally:
+                reader.execute("COMMIT")
+
     def close(self) -> None:
         """Close the file; readers that are at it finish first."""
         for _ in range(READERS):
@@ -159,8 +209,7 @@ class ViewStore:
 
     def _select(self, where: str, values: Sequence[Stored]) -> list[Row]:
         with self._reader() as reader:
-            found = reader.execute(f"SELECT {_ROW} FROM rows {where}", values)
-            return [Row(TableKey(*row[:3]), row[3], row[4]) for row in found]
+            return Snapshot(reader).select(where, values)
 
     @contextlib.contextmanager
     def _reader(self) -> Iterator[sqlite3.Connection]:
