@@ -33,8 +33,8 @@ def columns_of(query: QueryPlan) -> tuple[OutColumn, ...]:
 class Selection:
     """What a query makes of rows.
 
-    follows: of a push query; one over a table with a filter then remembers which keys its client has, so that a
-    row that fits no more is told as gone, and one that never did is not. Such a selection is one thread's.
+    follows: of a push query; one over a table with a filter then remembers which keys its client has, so that
+    a row that fits no more is told as gone, and one that never did is not. Such a selection is one thread's.
     """
 
     def __init__(self, query: QueryPlan, functions: Functions, *, follows: bool = False) -> None:
