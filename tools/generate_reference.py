@@ -60,6 +60,7 @@ from ottla.lag import settings as lag_settings
 from ottla.metrics.settings import METRICS_SETTINGS
 from ottla.registry import settings as registry_settings
 from ottla.rest import settings as rest_settings
+from ottla.sql.server import settings as sql_settings
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 REFERENCE: Final = REPOSITORY / "docs" / "reference"
@@ -152,6 +153,15 @@ def pages() -> dict[str, str]:
             "Other names that begin with `kafkastore.` go, without that, to the Kafka clients, as librdkafka "
             "or Java's clients call their properties: `kafkastore.security.protocol`, "
             "`kafkastore.sasl.username` or `kafkastore.sasl.jaas.config`. Certificates and keys are PEM.",
+        ),
+        "sql.md": service_page(
+            sql_settings.TABLE,
+            sql_settings.SERVICE_ID,
+            "Names are those of ksqlDB; those that begin with `ottla.` are ottla's own. Other names that "
+            "begin with `ksql.streams.` go, without that, to the Kafka clients, as librdkafka or Java's "
+            "clients call them, and so do those of `sasl.`; those of `ottla.sql.spark.conf.` go to Spark. "
+            "Certificates and keys are PEM.",
+            original="ksqlDB",
         ),
         "connect.md": service_page(
             connect_settings.TABLE,

@@ -83,7 +83,14 @@ def test_metrics_are_those_of_the_broker_and_on_the_next_port_of_the_services(tm
         httpx.get(f"http://127.0.0.1:{running.registry}/subjects").raise_for_status()
         status, found = checks(f"{services}/readyz")
         assert status == 200, found
-        assert {"registry", "registry-topic", "rest", "rest-cluster", "connect-worker", "sql-commands"} <= found.keys()
+        assert {
+            "registry",
+            "registry-topic",
+            "rest",
+            "rest-cluster",
+            "connect-worker",
+            "sql-commands",
+        } <= found.keys()
         assert checks(f"{broker}/readyz")[0] == 200
         text = scrape(f"{services}/metrics")
         answering = by_labels(text, "ottla_service_up", "service")

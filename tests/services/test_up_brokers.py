@@ -25,6 +25,7 @@ class Up:
 
     def __init__(self, directory: Path) -> None:
         self.registry, self.rest, self.connect = free_port(), free_port(), free_port()
+        self.sql = free_port()
         (directory / "logging.py").write_text("raise SystemExit('loaded')")
         command = [
             sys.executable,
@@ -38,11 +39,16 @@ class Up:
             str(directory / "data"),
         ]
         command += ["--listen", "127.0.0.1:0"]
-        for name, port in (("registry", self.registry), ("rest", self.rest), ("connect", self.connect)):
+        for name, port in (
+            ("registry", self.registry),
+            ("rest", self.rest),
+            ("connect", self.connect),
+            ("sql", self.sql),
+        ):
             command += [f"--{name}", f"127.0.0.1:{port}"]
         shell = ["sh", "-c", 'cd "$0" && exec "$@"', str(directory), *command]
         self.log_path = directory / "up.log"
-        self.server = ServerProcess(shell, "ottla connect ready", self.log_path)
+        self.server = ServerProcess(shell, "ottla sql ready", self.log_path)
 
     @property
     def bootstrap(self) -> str:

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from support.clients.confluent import admin_client, create_topic, eventually, produce
 from support.servers.ottla_broker import OttlaBroker
+from support.servers.services import ServiceProcess
 from support.sql.sql_server import TIMEOUT_S, Push, SqlServer
 
 
@@ -315,3 +316,29 @@ def test_statements_of_a_file_are_carried_out_once(broker: OttlaBroker, tmp_path
             (shown,) = server.run("SHOW STREAMS;")
             assert [each["name"] for each in shown["streams"]] == [name]
     assert len(read_topic(broker.bootstrap, name)) == 2  # an INSERT is no command: each start writes it
+
+
+@pytest.mark.parametrize("form", ["AVRO", "JSON_SR", "PROTOBUF"])
+def test_rows_in_formats_of_the_registry(
+    broker: OttlaBroker, registry: ServiceProcess, tmp_path: Path, form: str
+) -> None:
+    settings = {"ksql.schema.registry.url": registry.url}
+    service = f"id{uuid.uuid4().hex[:8]}"
+    # Protobuf has no decimals.
+    of, text, value = ("DOUBLE", "1.5E0", 1.5) if form == "PROTOBUF" else ("DECIMAL(8, 2)", "12.30", 12.3)
+    with SqlServer.start(broker.bootstrap, tmp_path, service, settings=settings) as server:
+        name = new_name()
+        columns = (
+            f"k STRING KEY, n BIGINT, text STRING, amount {of}, xs ARRAY<INT>, s STRUCT<a INT, b STRING>"
+        )
+        server.run(
+            f"CREATE STREAM {name} ({columns}) "
+            f"WITH (kafka_topic='{name}', value_format='{form}', partitions=1);"
+        )
+        row = f"'k', 9007199254740993, 'ü', {text}, ARRAY[1, 2], STRUCT(a := 1, b := 'x')"
+        server.run(f"INSERT INTO {name} VALUES ({row});")
+        wanted = [["k", 9007199254740993, "ü", value, [1, 2], {"A": 1, "B": "x"}]]
+        assert server.rows(f"SELECT * FROM {name};") == wanted
+        (found,) = server.run(f"ASSERT SCHEMA SUBJECT '{name}-value';")
+        assert found["exists"] is True
+        assert "does not exist" in server.refused(f"ASSERT SCHEMA SUBJECT '{name}-none';")["message"]

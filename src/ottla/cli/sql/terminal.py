@@ -29,6 +29,7 @@ STDIN: Final = "-"
         "ottla sql -e 'SHOW STREAMS; SELECT * FROM orders LIMIT 10;' --output json",
         "ottla sql -f statements.sql -d topic=orders",
         "ottla sql -e 'SELECT * FROM orders EMIT CHANGES;' --timeout 30",
+        "ottla sql terminal --server http://sql:8088",
     ),
 )
 @server_options

@@ -24,7 +24,18 @@ from ottla.sql.functions.registry import BUILT_IN, Functions
 from ottla.sql.lowering.query import Lowering
 from ottla.sql.plan.statement_plan import PutQuery
 from ottla.sql.plan.stored import restored
-from ottla.sql.running.messages import Configure, Ended, Event, Order, Progress, Ready, Running, Start, Stop
+from ottla.sql.running.messages import (
+    Configure,
+    Ended,
+    Event,
+    Order,
+    Progress,
+    Ready,
+    Running,
+    Start,
+    Stop,
+    Stopped,
+)
 from ottla.streams.dsl import Streams
 from ottla.streams.run.application import RunningStreams, start
 from ottla.streams.run.reset import plan_reset, reset
@@ -123,7 +134,7 @@ class QueryHost:
                 return
         if order.forget:
             self._forget(order.name, None)
-        self._tell(Ended(order.query_id, 0))
+        self._tell(Stopped(order.query_id))
 
     # -- one query ------------------------------------------------------------------------------------
 
@@ -137,10 +148,14 @@ class QueryHost:
             log.exception("query %s fails", order.query_id)
             problem = f"{type(error).__name__}: {error}"
         with self._lock:
+            # Under the lock with `_stop`, so that each Stop has its answer from one of the two.
             self._queries.pop(order.query_id, None)
+            is_stopped = query.stopping.is_set()
         if query.forget:
             self._forget(order.name, order)
         self._tell(Ended(order.query_id, order.revision, problem, query.positions))
+        if is_stopped:
+            self._tell(Stopped(order.query_id))
 
     def _run_until_stopped(self, query: _Query) -> None:
         order, begun = query.order, time.monotonic()

@@ -82,8 +82,15 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
+class Stopped:
+    """A Stop was carried out: nothing of the query runs, also if nothing ran before. One for each Stop."""
+
+    query_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
-    """A query has ended: as it was told to (no problem), or by a failure.
+    """A query that was started has ended: as it was told to (no problem), or by a failure.
 
     positions: the next offset of each partition that it has read, as topic -> partition -> offset.
     """
@@ -107,9 +114,9 @@ class Progress:
     positions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
-Event = Ready | Running | Ended | Progress
+Event = Ready | Running | Ended | Stopped | Progress
 _KINDS: Final[Mapping[str, type]] = {
-    each.__name__: each for each in (Configure, Start, Stop, Ready, Running, Ended, Progress)
+    each.__name__: each for each in (Configure, Start, Stop, Ready, Running, Ended, Stopped, Progress)
 }
 
 

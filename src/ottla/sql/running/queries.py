@@ -16,7 +16,7 @@ from typing import Final
 
 from ottla.sql.commands.state import PersistentQuery, Wish
 from ottla.sql.plan.stored import stored
-from ottla.sql.running.messages import Configure, Ended, Event, Progress, Ready, Running, Start, Stop
+from ottla.sql.running.messages import Configure, Ended, Event, Progress, Ready, Running, Start, Stop, Stopped
 from ottla.sql.running.process import HostProcess
 from ottla.sql.running.wishes import Backoff, Begin, QueryLife, Stage, Wishes
 
@@ -198,6 +198,8 @@ class Queries:
                 else:
                     log.info("query ended query=%s", id)
                 self._wishes.ended(event, now)
+            case Stopped(query_id=id):
+                self._wishes.stopped(id)
             case Progress():
                 self._wishes.progressed(event)
                 return

@@ -144,20 +144,27 @@ class Wishes:
             life.progress, life.positions, life.failures = event, event.positions or life.positions, 0
 
     def ended(self, event: Ended, now: float) -> None:
-        """A query has ended, as it was told to or not."""
+        """A query has ended, as it was told to or not. One that is being ended waits for `stopped`."""
         life = self.lives.get(event.query_id)
         if life is None:
             return
         life.positions = event.positions or life.positions
-        query = self._wanted.get(event.query_id)
-        if event.problem is None:
-            if life.stage is Stage.ENDING and query is not None and query.revision != life.revision:
-                life.took_over_at = life.positions
-            life.start_at = now
-        else:
+        life.start_at = now
+        if event.problem is not None:
             life.failures += 1
             life.problem = event.problem
             life.start_at = now + self._backoff.pause_seconds(life.failures)
+        if life.stage is not Stage.ENDING:
+            life.stage = Stage.WAITING
+
+    def stopped(self, query_id: str) -> None:
+        """Nothing of a query runs any more, as it was asked for."""
+        life = self.lives.get(query_id)
+        if life is None or life.stage is not Stage.ENDING:
+            return
+        query = self._wanted.get(query_id)
+        if query is not None and query.revision != life.revision:
+            life.took_over_at = life.positions
         life.stage = Stage.WAITING
 
     def host_ended(self, now: float) -> None:
