@@ -30,6 +30,7 @@ from bench.scenarios import (
     secured,
     services,
     sizes,
+    sql_rows,
     unified_logging,
 )
 from bench.scenarios.scenario import Scenario, Turn
@@ -63,6 +64,7 @@ _FAMILIES = (
     connect_workers,
     mirror,
     link,
+    sql_rows,
 )
 
 SCENARIOS: Mapping[str, Scenario] = {

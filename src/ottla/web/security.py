@@ -77,6 +77,12 @@ class Security:
         self.asks_nothing: Final = self._is_open and self._rules is None
         """Whether a request without TLS is answered without a look at its client."""
 
+    @property
+    def method(self) -> Method:
+        """How clients prove who they are."""
+        found: Method = self._method
+        return found
+
     # -- listeners ------------------------------------------------------------------------------------
 
     def tls_context(self, listener: str) -> WatchedFiles[ssl.SSLContext]:

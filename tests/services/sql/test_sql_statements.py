@@ -291,7 +291,8 @@ def test_a_plain_table_is_pulled_by_its_key_and_by_windows_of_others(
     for _ in range(60):
         key, value = dice.choice(["a", "b", "ü'", "", "d" * 50]), dice.choice([None, 1, 2, 3])
         text = None if value is None else json.dumps({"n": value})
-        produce(broker.bootstrap, name, [{"key": key, "value": text}])
+        # An empty key is placed by murmur2 as any other is; librdkafka's own partitioner throws dice.
+        produce(broker.bootstrap, name, [{"key": key, "value": text}], partitioner="murmur2_random")
         state[key] = value
     there = sorted([key, value] for key, value in state.items() if value is not None)
     found: Any = server.until(f"SELECT * FROM {name};", lambda rows: sorted(rows) == there)

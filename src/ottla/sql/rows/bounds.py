@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.sql.catalog.sources import Source
-from ottla.sql.plan.bound import Bound, BoundColumn, BoundLiteral, BoundOperation
+from ottla.sql.plan.bound import Bound, BoundColumn, BoundLiteral, BoundOperation, columns_of
+from ottla.sql.rows.shapes import GIVEN
 from ottla.sql.types.sql_types import Base
 
 MAX_KEYS: Final = 10_000
@@ -62,6 +63,30 @@ def bounds_of(where: Bound | None, source: Source) -> Bounds:
         dict(zip(names, cells, strict=True)) for cells in itertools.product(*(found[name] for name in names))
     )
     return Bounds(keys, low, high)
+
+
+def given_key(where: Bound | None, source: Source) -> Mapping[str, int] | None:
+    """The numbers of the constants that are the key, where a filter of a shape (shapes.py) says just that.
+
+    None where `bounds_of` has to look at the constants themselves.
+    """
+    if source.windowed is not None:
+        return None
+    names = {each.name for each in source.keys if each.type.base not in _INEXACT}
+    found: dict[str, int] = {}
+    for each in _conjunction(where):
+        if not isinstance(each, BoundOperation) or each.operator != "=":
+            if any(one.name in names for one in columns_of(each)):
+                return None
+            continue
+        left, right = each.operands
+        for column, value in ((left, right), (right, left)):
+            if not isinstance(column, BoundColumn) or column.name not in names:
+                continue
+            if not isinstance(value, BoundColumn) or value.source != GIVEN or column.name in found:
+                return None
+            found[column.name] = int(value.name)
+    return found if found.keys() == {each.name for each in source.keys} else None
 
 
 def _conjunction(where: Bound | None) -> Iterator[Bound]:

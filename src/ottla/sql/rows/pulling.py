@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla.client.access import ClusterAccess
@@ -14,7 +14,7 @@ from ottla.client.reading import read
 from ottla.sql.functions.registry import Functions
 from ottla.sql.language.errors import SqlError
 from ottla.sql.plan.query_plan import QueryPlan
-from ottla.sql.rows.bounds import Bounds, bounds_of
+from ottla.sql.rows.bounds import Bounds, bounds_of, given_key
 from ottla.sql.rows.codecs import BadRecord, Row, RowCodec
 from ottla.sql.rows.hub import readable
 from ottla.sql.rows.messages import record_of
@@ -41,20 +41,26 @@ class PullPlan:
     bounds: Bounds
     given: dict[str, Any] = field(default_factory=dict)
     """Cells of each row: the question's constants."""
+    key: Mapping[str, int] | None = None
+    """Of a shape: which constant each key column is, where its filter says just that."""
 
     def asked(self, constants: tuple[Any, ...]) -> PullPlan:
         """The plan of a shape (shapes.py) for a question's constants."""
-        where = self.query.where
-        if not constants or where is None:
-            return replace(self, given=given_cells(constants))
-        bounds = bounds_of(with_constants(where, constants), self.query.source.source)
-        return replace(self, bounds=bounds, given=given_cells(constants))
+        where, given = self.query.where, given_cells(constants)
+        if self.key is not None:
+            bounds = Bounds(({name: constants[number] for name, number in self.key.items()},))
+        elif constants and where is not None:
+            bounds = bounds_of(with_constants(where, constants), self.query.source.source)
+        else:
+            bounds = self.bounds
+        return PullPlan(self.query, self.selection, bounds, given)
 
     @classmethod
     def of(cls, query: QueryPlan, functions: Functions) -> PullPlan:
         """The plan of a bound query."""
         source = query.source.source
-        return cls(query, Selection(query, functions), bounds_of(query.where, source))
+        bounds, key = bounds_of(query.where, source), given_key(query.where, source)
+        return cls(query, Selection(query, functions), bounds, key=key)
 
     def require_allowed(self, properties: Mapping[str, str]) -> None:
         """Raises SqlError for a scan where the properties allow none."""
@@ -69,6 +75,11 @@ class PullPlan:
         """The rows of the keys that the filter names, and the offsets as of which they are."""
         assert self.bounds.keys is not None
         found: list[OutRow] = []
+        if len(self.bounds.keys) == 1 and view.source.windowed is None and self.query.limit != 0:
+            data = view.codec.key_bytes(self.bounds.keys[0])
+            if data is not None:
+                row, offsets = view.store.get_placed(data)
+                return [] if row is None else list(self._selected(view.codec, row)), offsets
         with view.store.snapshot() as snapshot:
             for key in self.bounds.keys:
                 data = view.codec.key_bytes(key)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import orjson
@@ -19,7 +21,7 @@ from ottla.sql.language.errors import START, SqlError
 from ottla.sql.language.parser import parse_script
 from ottla.sql.language.statements import Print, Role, Select
 from ottla.sql.rows.json_values import from_json, parsed, to_client
-from ottla.sql.rows.port import Answer, OutRow, WholeRows
+from ottla.sql.rows.port import Answer, OutColumn, OutRow, WholeRows
 from ottla.sql.rows.row_queries import SqlRows
 from ottla.sql.types.bad_value import BadValue
 from ottla.sql.types.sql_types import STRING, Base
@@ -37,6 +39,7 @@ BAD_STATEMENT: Final = 40001
 SERVER_ERROR: Final = 50000
 MAX_BODY_BYTES: Final = 1 << 20
 MAX_LINE_BYTES: Final = 1 << 20
+MAX_FORMS: Final = 1_000
 MAX_UNDER_WAY: Final = 500
 """Rows of one /inserts-stream that the cluster has not acknowledged."""
 
@@ -111,11 +114,8 @@ class RowRoutes:
         if isinstance(answer, Response):
             return answer
         accepts = request.headers.get("accept", "")
-        head = {
-            "queryId": answer.query_id,
-            "columnNames": [each.name for each in answer.columns],
-            "columnTypes": [str(each.type) for each in answer.columns],
-        }
+        form = _form(answer.columns)
+        head = {"queryId": answer.query_id, "columnNames": form.names, "columnTypes": form.types}
         if ENTITIES in accepts and DELIMITED not in accepts:
             return await _sent(answer, _as_entities(answer), ENTITIES)
         if JSON in accepts and DELIMITED not in accepts:
@@ -284,13 +284,33 @@ def _place(answer: Answer) -> dict[str, str]:
     return headers
 
 
-def _writer(answer: Answer) -> Callable[[OutRow], list[Any]]:
-    converters = [to_client(each.type) for each in answer.columns]
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How rows of some columns are told."""
 
-    def cells(row: OutRow) -> list[Any]:
-        return [convert(value) for convert, value in zip(converters, row.values, strict=True)]
+    columns: tuple[OutColumn, ...]
+    names: list[str]
+    types: list[str]
+    converters: list[Callable[[Any], Any]]
 
-    return cells
+    def cells(self, row: OutRow) -> list[Any]:
+        """A row's values for JSON."""
+        return [convert(value) for convert, value in zip(self.converters, row.values, strict=True)]
+
+
+_forms: OrderedDict[int, _Form] = OrderedDict()
+"""By the identity of columns: those of a plan that is kept are one object for all of its questions."""
+
+
+def _form(columns: tuple[OutColumn, ...]) -> _Form:
+    found = _forms.get(id(columns))
+    if found is None or found.columns is not columns:
+        types = [str(each.type) for each in columns]
+        converters = [to_client(each.type) for each in columns]
+        found = _forms[id(columns)] = _Form(columns, [each.name for each in columns], types, converters)
+        if len(_forms) > MAX_FORMS:
+            _forms.popitem(last=False)
+    return found
 
 
 async def _sent(answer: Answer, lines: Lines, media_type: str) -> Response:
@@ -302,7 +322,7 @@ async def _sent(answer: Answer, lines: Lines, media_type: str) -> Response:
 
 
 async def _as_lines(answer: Answer, head: Mapping[str, Any]) -> Lines:
-    cells = _writer(answer)
+    cells = _form(answer.columns).cells
     yield orjson.dumps(head, option=orjson.OPT_APPEND_NEWLINE)
     async for chunk in _guarded(answer):
         if isinstance(chunk, dict):
@@ -318,7 +338,7 @@ def _array(row: OutRow, cells: Callable[[OutRow], list[Any]]) -> Any:
 
 
 async def _as_array(answer: Answer, head: Mapping[str, Any]) -> Lines:
-    cells = _writer(answer)
+    cells = _form(answer.columns).cells
     yield b"[" + orjson.dumps(head)
     async for chunk in _guarded(answer):
         if isinstance(chunk, dict):
@@ -330,7 +350,7 @@ async def _as_array(answer: Answer, head: Mapping[str, Any]) -> Lines:
 
 async def _as_entities(answer: Answer) -> Lines:
     """The older form: an array of objects, each in a line."""
-    cells = _writer(answer)
+    cells = _form(answer.columns).cells
     schema = ", ".join(
         f"{quoted_always(each.name)} {each.type}{' KEY' if each.is_key else ''}" for each in answer.columns
     )

@@ -27,11 +27,13 @@ from ottla.sql.plan.bound import BoundColumn
 from ottla.sql.plan.query_plan import FromSource, Mode, QueryPlan
 from ottla.sql.plan.statement_plan import RunQuery, WriteRow
 from ottla.sql.rows.codecs import RowCodec
+from ottla.sql.rows.forwarding import FORWARDED, passed_on
 from ottla.sql.rows.hub import BATCH_RECORDS, MAX_WAITING_ROWS, Hub, Outlet, TopicReader, give, readable
 from ottla.sql.rows.messages import record_of
 from ottla.sql.rows.port import (
     Answer,
     OutRow,
+    Peers,
     RunningPush,
     TransientQueries,
     TransientQuery,
@@ -77,8 +79,10 @@ class SqlRows:
         directory: Path,
         transients: TransientQueries,
         registry: Mapping[str, str] | None = None,
+        peers: Peers | None = None,
     ) -> None:
         self._access = access
+        self._peers = peers
         self._cluster = KafkaCluster(access.bootstrap, dict(access.properties), "ottla-sql")
         self._catalog = catalog
         self._functions = functions
@@ -124,7 +128,14 @@ class SqlRows:
         plan.require_allowed(properties)
         view = self._views.ready(source)
         if view is None:
-            view = await asyncio.to_thread(self._views.of, source, VIEW_SECONDS)
+            is_passed_on = properties.get(FORWARDED) == "true"
+            begun = await asyncio.to_thread(self._views.begun, source)
+            if not begun.is_ready and self._peers is not None and not is_passed_on:
+                answer = await passed_on(self._peers, text, properties, id, columns, source.topic)
+                if answer is not None:
+                    return answer
+            wait_seconds = 0.0 if is_passed_on else VIEW_SECONDS
+            view = await asyncio.to_thread(self._views.of, source, wait_seconds)
         rows: AsyncIterator[Sequence[OutRow]]
         if plan.bounds.keys is not None:
             # Some microseconds, so that a thread would take longer than the work itself.
@@ -134,7 +145,7 @@ class SqlRows:
             pages, offsets = await self._in_thread(plan.scan, view)
             rows = self._paged(pages)
         positions = {(source.topic, partition): offset for partition, offset in offsets.items()}
-        ends = view.status.ends
+        ends = view.progress.ends
         lag = sum(max(0, end - offsets.get(partition, 0)) for partition, end in ends.items())
         require_recent(source, lag, properties)
         return Answer(id, columns, False, rows, positions, lag)

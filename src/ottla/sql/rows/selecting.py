@@ -75,6 +75,10 @@ class Selection:
             filled = row | {name: cell for (name, _), cell in zip(self._exploded, cells, strict=True)}
             yield OutRow(tuple(each(filled) for each in self._projected))
 
+    def holds(self, row: Row) -> bool:
+        """Whether the filter lets a row through."""
+        return self._where is None or self._where(row) is True
+
     def _key(self, row: Row) -> object:
         return repr([row[name] for name in self._key_names])
 

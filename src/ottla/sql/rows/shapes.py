@@ -44,7 +44,7 @@ _PIECES: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A text without its constants, and those."""
+    """A text without its constants, and those. In the place of each stand a zero byte and its kind."""
 
     text: str
     constants: tuple[Any, ...]
@@ -52,7 +52,7 @@ class Shape:
 
 def shape_of(text: str) -> Shape | None:
     """The shape of a query's text; None for one that is not looked at by shape (variables, very long)."""
-    if len(text) > MAX_SHAPE_CHARACTERS or "${" in text:
+    if len(text) > MAX_SHAPE_CHARACTERS or "${" in text or "\0" in text:
         return None
     constants: list[Any] = []
 
@@ -62,10 +62,10 @@ def shape_of(text: str) -> Shape | None:
             return found[0]
         if kind == "text":
             constants.append(found[0][1:-1].replace("''", "'"))
-            return "?t"
+            return "\0t"
         number = int(found[0])
         constants.append(number)
-        return "?i" if number < _INT_LIMIT else "?l"
+        return "\0i" if number < _INT_LIMIT else "\0l"
 
     shape = _PIECES.sub(taken, text)
     return None if len(constants) > MAX_CONSTANTS else Shape(shape, tuple(constants))
@@ -79,20 +79,18 @@ def marked(shape: Shape) -> str:
         value = _mark(next(numbers), found[0])
         return f"'{value}'" if isinstance(value, str) else str(value)
 
-    return re.sub(r"\?[til]", mark, shape.text)
+    return re.sub("\0[til]", mark, shape.text)
 
 
 def _mark(number: int, kind: str) -> Any:
-    if kind == "?t":
+    if kind == "\0t":
         return f"\u2402mark {number}\u2403"
-    return (_INT_MARK if kind == "?i" else _LONG_MARK) + number
+    return (_INT_MARK if kind == "\0i" else _LONG_MARK) + number
 
 
 def with_given(plan: QueryPlan, shape: Shape) -> QueryPlan | None:
     """The plan of a marked text with `$given` columns for its marks; None where one did not come through."""
-    kinds = re.findall(r"\?[til]", shape.text)
-    if len(kinds) != len(shape.constants):
-        return None  # a question mark and a letter within a name in quotes
+    kinds = re.findall("\0[til]", shape.text)
     marks = {_mark(number, kind): number for number, kind in enumerate(kinds)}
     seen: list[int] = []
 

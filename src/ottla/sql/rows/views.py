@@ -96,6 +96,11 @@ class TableView:
         """How far it is."""
         return self.progress.status
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can be asked."""
+        return self.progress.state is ViewState.RUNNING
+
     def require(self) -> None:
         """Raises SqlError while it can't be asked."""
         status = self.status
@@ -135,6 +140,14 @@ class TableViews:
 
     def of(self, source: Source, wait_seconds: float) -> TableView:
         """The view of a table, once it can be asked. Blocks. Raises SqlError, ClusterError."""
+        view = self.begun(source)
+        if view.status.state is ViewState.RESTORING:
+            view.progress.wait_until_running(wait_seconds)
+        view.require()
+        return view
+
+    def begun(self, source: Source) -> TableView:
+        """The view of a table, which may not be there yet. Blocks. Raises SqlError, ClusterError."""
         with self._lock:
             view = self._views.get(source.name)
             if view is not None and (view.source != source or view.status.state is ViewState.FAILED):
@@ -144,10 +157,7 @@ class TableViews:
                 codec = RowCodec(source, self._registry)
                 view = TableView(source, codec, self._cluster, self._directory)
                 self._views[source.name] = view
-        if view.status.state is ViewState.RESTORING:
-            view.progress.wait_until_running(wait_seconds)
-        view.require()
-        return view
+            return view
 
     def ready(self, source: Source) -> TableView | None:
         """The view of a table if it can be asked at once."""

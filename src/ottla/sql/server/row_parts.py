@@ -36,10 +36,15 @@ class RowParts:
             node.view_directory,
             Transients(node),
             settings,
+            self,
         )
         self._news = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
         node.on_state.append(self._changed)
+
+    def addresses(self) -> list[str]:
+        """See Peers: the servers of the group but this one."""
+        return [url for url in self._node.group.urls if url != self._node.url]
 
     def routes(self) -> list[BaseRoute]:
         """The routes of rows."""

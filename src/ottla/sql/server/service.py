@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -28,6 +28,9 @@ from ottla.web.request_figures import RequestFigures
 from ottla.web.server import HttpAddress
 from ottla.web.service_metrics import Observed
 
+if TYPE_CHECKING:
+    from ottla.sql.wire.server import WireServer
+
 CLIENT_ID: Final = "ottla-sql"
 log = logging.getLogger("ottla.sql")
 
@@ -47,6 +50,7 @@ class SqlService:
         self._connectors: Connectors | None = None
         self._registry: RegistryClient | None = None
         self._rows: RowParts | None = None
+        self._wire: WireServer | None = None
         self._application: ASGIApp | None = None
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,8 +83,30 @@ class SqlService:
         self._application = sql_application([*SqlRoutes(node, statements).routes(), *rows.routes()])
         await node.start()
         await rows.start()
+        if (place := self._settings[names.POSTGRES_LISTEN]) is not None:
+            await self._start_wire(place, address, node, rows, statements)
         if (file := self._settings[names.QUERIES_FILE]) is not None:
             await statements.run_file(file)
+
+    async def _start_wire(
+        self, place: str, address: HttpAddress, node: SqlNode, rows: RowParts, statements: Statements
+    ) -> None:
+        """Listen for clients of PostgreSQL's protocol. Raises ServiceError."""
+        try:
+            from ottla.sql.server.postgres import wire_server  # and DuckDB, which takes a moment
+        except ModuleNotFoundError as problem:
+            raise ServiceError(f"ottla sql server: {problem.name} is not installed") from None
+        wanted = HttpAddress.parse(place)
+        security = self.front.security
+        assert security is not None
+        security.require_known_clients("sql", [(wanted.host, wanted.port, address.tls_listener)], warns=False)
+        wire = wire_server(security, address.tls_listener, node, rows, statements)
+        try:
+            port = await wire.start(wanted.host, wanted.port)
+        except OSError as problem:
+            raise ServiceError(f"ottla sql server: can't listen at {place}: {problem}") from None
+        self._wire = wire
+        log.info("PostgreSQL's clients connect at %s:%d", wanted.host, port)
 
     def _access(self) -> ClusterAccess:
         """Raises ClientOptionError, also for a property that librdkafka does not know."""
@@ -117,7 +143,7 @@ class SqlService:
 
     async def stop(self) -> None:
         """See `Service`."""
-        for each in (self._rows, self._node):
+        for each in (self._wire, self._rows, self._node):
             if each is not None:
                 await each.stop()
         for client in (self._connectors, self._registry):

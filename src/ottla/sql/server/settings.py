@@ -139,6 +139,12 @@ FUNCTIONS: Final = text_or_none(
     "Your own functions: the module and attribute of an ottla.sql.functions.registry.Functions, as "
     "module:attribute.",
 )
+POSTGRES_LISTEN: Final = text_or_none(
+    "ottla.sql.postgres.listen",
+    None,
+    "Where clients of PostgreSQL's protocol connect, as HOST:PORT. They are known as those of the first "
+    "listener are: by TLS if that has it, and by name and password where clients are asked for them.",
+)
 COMMAND_TIMEOUT_MS: Final = long(
     "ottla.sql.command.timeout.ms", 20_000, "How long a statement may take to be stored.", at_least(1)
 )

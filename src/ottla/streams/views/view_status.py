@@ -67,6 +67,11 @@ class Progress:
                 self.state, read.positions, read.ends, lag, age_ms, read.without_key, self._error
             )
 
+    @property
+    def ends(self) -> Mapping[int, int]:
+        """Where the topic ended when it was last asked for."""
+        return self._read.ends
+
     def begin(self, positions: Mapping[int, int], current_at: float) -> None:
         """The view restores from these offsets on."""
         with self._changed:

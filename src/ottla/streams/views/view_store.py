@@ -33,6 +33,10 @@ CREATE TABLE rows (
 ) WITHOUT ROWID;
 """
 _BY_END: Final = "CREATE INDEX rows_by_end ON rows (end_ms)"
+_PLACED: Final = """
+SELECT 0, partition, next_offset, NULL FROM positions
+UNION ALL SELECT 1, timestamp_ms, 0, value FROM rows WHERE key = ? AND start_ms = 0 AND end_ms = 0
+"""
 _ROW: Final = "key, start_ms, end_ms, value, timestamp_ms"
 
 
@@ -180,6 +184,18 @@ class ViewStore:
             values += after
         where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
         return self._select(f"{where}ORDER BY key, start_ms, end_ms LIMIT ?", (*values, limit))
+
+    def get_placed(self, key: Stored) -> tuple[Row | None, dict[int, int]]:
+        """The row of a key, of a table without windows, and the positions that it is of: one statement."""
+        row: Row | None = None
+        positions: dict[int, int] = {}
+        with self._reader() as reader:
+            for kind, one, other, value in reader.execute(_PLACED, (key,)):
+                if kind:
+                    row = Row(TableKey(key, 0, 0), value, one)
+                else:
+                    positions[one] = other
+        return row, positions
 
     @contextlib.contextmanager
     def snapshot(self, *, lasting: bool = False) -> Iterator[Snapshot]:
