@@ -4,9 +4,10 @@
         driver.insert("PAGEVIEWS", {"ID": 1, "PAGE": "x"}, timestamp_ms=0)
         assert driver.rows("COUNTS")[-1]["N"] == 1
 
-The script's queries run on Spark as one application of Streams in its test kit, formats included. INSERT INTO
-… VALUES of the script is written before the first row is read. Rows are dictionaries of the columns by name,
-and ROWTIME; of windowed tables WINDOWSTART and WINDOWEND too; a deleted row has its key alone.
+The script's queries run on Spark as one application of Streams in its test kit, formats included; those of a
+Schema Registry need one (registry: settings of its client, as schema.registry.url). INSERT INTO … VALUES of
+the script is written before the first row is read. Rows are dictionaries of the columns by name, and ROWTIME;
+of windowed tables WINDOWSTART and WINDOWEND too; a deleted row has its key alone.
 """
 
 from __future__ import annotations
@@ -40,14 +41,20 @@ class ScriptDriver:
     """Runs the queries of a script. Raises SqlError for a script that can't be."""
 
     def __init__(
-        self, script: str, *, functions: Functions | None = None, spark: SparkSession | None = None
+        self,
+        script: str,
+        *,
+        functions: Functions | None = None,
+        spark: SparkSession | None = None,
+        registry: Mapping[str, str] | None = None,
     ) -> None:
         self._functions = functions or Functions()
+        self._registry = registry
         self.catalog = Catalog()
         self.plans: list[StatementPlan] = []
         user_functions = {name: each for name, each in self._functions.named.items() if name not in BUILT_IN}
         app = Streams("sql-script")
-        lowering = Lowering(app, user_functions)
+        lowering = Lowering(app, user_functions, registry=registry)
         written: list[WriteRow] = []
         for parsed in parse_script(script):
             plan = Binder(self.catalog, self._functions).bind(parsed.statement)
@@ -83,7 +90,7 @@ class ScriptDriver:
     ) -> None:
         """A row of a stream or table; a table's row of its key alone deletes that row."""
         source = self._source(name)
-        formats = topic_formats(source, reads=False)
+        formats = topic_formats(source, reads=False, registry=self._registry)
         given = {key: value for key, value in row.items() if key != "ROWTIME"}
         unknown = set(given) - {each.name for each in source.columns}
         if unknown:
@@ -108,7 +115,7 @@ class ScriptDriver:
     def rows(self, name: str) -> list[dict[str, Any]]:
         """All rows that were written to a stream or table since this was asked last, in their order."""
         source = self._source(name)
-        formats = topic_formats(source, reads=False)
+        formats = topic_formats(source, reads=False, registry=self._registry)
         topic = self._outputs.get(name)
         if topic is None:
             topic = self._driver.output(source.topic, key=formats.key, value=formats.value)

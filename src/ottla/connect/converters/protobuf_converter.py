@@ -65,7 +65,7 @@ class ProtobufConverter:
         try:
             path = found.parsed.index_path(name)
             message: Any = found.parsed.message_class(path)()
-            _fill(message, value)
+            fill_message(message, value)
             return framing.frame(found.id, message.SerializeToString(), path)
         except (LookupError, ValueError, TypeError, EncodeError) as problem:
             raise DataError(f"Failed to serialize Protobuf data from topic {topic}: {problem}") from None
@@ -82,7 +82,7 @@ class ProtobufConverter:
             message.ParseFromString(bytes(body))
         except (framing.UnframedPayload, LookupError, DecodeError) as problem:
             raise DataError(f"Failed to deserialize data for topic {topic} to Protobuf: {problem}") from None
-        return schema, _read(message, schema)
+        return schema, read_message(message, schema)
 
     def _text(self, schema: Schema) -> tuple[str, str]:
         file = ProtobufWriting(self._optional_keyword).file(schema)
@@ -99,7 +99,7 @@ class ProtobufConverter:
         return kept
 
 
-def _fill(message: Any, value: Struct) -> None:
+def fill_message(message: Any, value: Struct) -> None:
     """Write a struct into a message, field by field, by their names."""
     fields = message.DESCRIPTOR.fields_by_name
     for each in value.schema.fields:
@@ -113,7 +113,7 @@ def _fill(message: Any, value: Struct) -> None:
             assert each.schema.values is not None
             _fill_list(getattr(message, each.name), each.schema.values, given)
         elif found.message_type is not None:
-            _fill_message(getattr(message, each.name), each.schema, given)
+            _fill_inner(getattr(message, each.name), each.schema, given)
         else:
             setattr(message, each.name, given)
 
@@ -123,7 +123,7 @@ def _fill_list(made: Any, schema: Schema, values: list[Any]) -> None:
         if each is None:
             raise DataError("Protobuf has no null in an array")
         if schema.type is Type.STRUCT or schema.name in (DATE, TIME, TIMESTAMP):
-            _fill_message(made.add(), schema, each)
+            _fill_inner(made.add(), schema, each)
         else:
             made.append(each)
 
@@ -137,21 +137,21 @@ def _fill_map(message: Any, field: FieldDescriptor, schema: Schema, values: dict
             raise DataError("Protobuf has no null in a map")
         if message_of(field).GetOptions().map_entry:
             if of_message:
-                _fill_message(made[key], schema.values, each)
+                _fill_inner(made[key], schema.values, each)
             else:
                 made[key] = each
             continue
         entry = made.add(key=key)
         if of_message:
-            _fill_message(entry.value, schema.values, each)
+            _fill_inner(entry.value, schema.values, each)
         else:
             entry.value = each
 
 
-def _fill_message(message: Any, schema: Schema, value: Any) -> None:
+def _fill_inner(message: Any, schema: Schema, value: Any) -> None:
     if isinstance(value, Struct):
         message.SetInParent()
-        _fill(message, value)
+        fill_message(message, value)
     elif isinstance(value, Moment):
         _fill_moment(message, schema, value)
     else:
@@ -171,7 +171,7 @@ def _fill_moment(message: Any, schema: Schema, value: Moment) -> None:
         message.seconds, message.nanos = value.epoch_ms // 1_000, value.epoch_ms % 1_000 * 1_000_000
 
 
-def _read(message: Any, schema: Schema) -> Struct:
+def read_message(message: Any, schema: Schema) -> Struct:
     values: dict[str, Any] = {}
     for each, field in zip(message.DESCRIPTOR.fields, schema.fields, strict=True):
         values[each.name] = _read_field(message, each, field.schema)
@@ -213,4 +213,4 @@ def _read_one(value: Any, each: FieldDescriptor, schema: Schema) -> Any:
             return Moment(seconds * 1_000 + value.nanos // 1_000_000)
         case str() if schema.name == TIMESTAMP:
             return Moment(value.seconds * 1_000 + value.nanos // 1_000_000)
-    return _read(value, schema)
+    return read_message(value, schema)

@@ -196,6 +196,12 @@ def _check_column(text: ColumnText, kind: SourceKind, of: SqlType) -> None:
 
 def check_formats(source: Source, found: Given) -> None:
     """Whether the formats can say the columns. Raises SqlError."""
+    if source.value_format.startswith("PROTOBUF") and not source.wrap_single_value:
+        raise SqlError(
+            f"{source.value_format} has messages alone: a single value is wrapped",
+            found.place("WRAP_SINGLE_VALUE"),
+            "leave WRAP_SINGLE_VALUE out",
+        )
     for name, of_format, columns in (
         ("KEY_FORMAT", source.key_format, source.keys),
         ("VALUE_FORMAT", source.value_format, source.values),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """Lowers queries into one application. functions: the user's.
+    """Lowers queries into one application. functions: the user's. registry: settings of its client.
 
     starts_at: earliest or latest, where streams begin without a checkpoint; tables are read whole.
     """
@@ -42,6 +42,7 @@ class Lowering:
     app: Streams
     functions: Mapping[str, Function] = field(default_factory=dict)
     starts_at: str = "earliest"
+    registry: Mapping[str, str] | None = field(default=None, repr=False)
 
     def put(self, plan: PutQuery) -> None:
         """Add a query that writes its target's topic. Raises SqlError."""
@@ -50,7 +51,7 @@ class Lowering:
             raise SqlError(
                 f"{target.name}: a query can't set its rows' time yet", None, "leave TIMESTAMP out"
             )
-        formats = topic_formats(target, reads=False)
+        formats = topic_formats(target, reads=False, registry=self.registry)
         stream = self.stream(plan.query, value_struct=formats.value_struct)
         stream.to(target.topic, key=formats.key, value=formats.value)
 
@@ -99,9 +100,9 @@ class Lowering:
 
     def _sources(self, query: QueryPlan) -> tuple[Stream | Table, Places]:
         used = _used(query)
-        rows, places = source_rows(self.app, query.source, used, self.starts_at)
+        rows, places = source_rows(self.app, query.source, used, self.starts_at, self.registry)
         for join in query.joins:
-            right, right_places = source_rows(self.app, join.right, used, self.starts_at)
+            right, right_places = source_rows(self.app, join.right, used, self.starts_at, self.registry)
             rows = self._joined(rows, places, right, right_places, join)
             places = Places({**places.paths, **right_places.paths})
         return rows, places

@@ -29,10 +29,14 @@ _EMPTY = "$"
 
 
 def source_rows(
-    app: Streams, named: FromSource, used: Mapping[str, Mapping[str, SqlType]], starts_at: str = "earliest"
+    app: Streams,
+    named: FromSource,
+    used: Mapping[str, Mapping[str, SqlType]],
+    starts_at: str = "earliest",
+    registry: Mapping[str, str] | None = None,
 ) -> tuple[Stream | Table, Places]:
     """A source's rows, and where its columns are in them. Raises SqlError."""
-    source, formats = named.source, topic_formats(named.source, reads=True)
+    source, formats = named.source, topic_formats(named.source, reads=True, registry=registry)
     columns = [BoundColumn(named.alias, name, of) for name, of in used[named.alias].items()]
 
     def value(record: Record) -> Column:

@@ -17,8 +17,9 @@ from ottla.connect.data.schema import DataError
 from ottla.sql.catalog.sources import Column, Source
 from ottla.sql.language.errors import SqlError
 from ottla.sql.language.statements import Role, WindowKind
-from ottla.sql.rows.json_values import BadValue, from_json, has_decimals, json_text, parsed, to_topic
-from ottla.sql.rows.registry_values import REGISTRY_FORMATS, RegistryForm
+from ottla.sql.lowering.registry_values import NO_REGISTRY, REGISTRY_FORMATS, RegistryForm
+from ottla.sql.rows.json_values import from_json, has_decimals, json_text, parsed, to_topic
+from ottla.sql.types.bad_value import BadValue
 from ottla.sql.types.sql_types import Base
 
 Row = dict[str, Any]
@@ -188,12 +189,12 @@ def _form(
             return _json_struct(columns, is_key) if is_struct else _json_value(columns[0])
         case "DELIMITED":
             return _delimited(columns, source.value_delimiter)
-    if name in REGISTRY_FORMATS:
-        if registry is None:
+    if name in REGISTRY_FORMATS or name == NO_REGISTRY:
+        if registry is None and name != NO_REGISTRY:
             raise SqlError(
                 f"{source.name}: {name} needs a Schema Registry", None, "set ksql.schema.registry.url"
             )
-        form = RegistryForm(source, name, columns, is_struct, is_key, registry)
+        form = RegistryForm(source.topic, name, columns, is_struct, is_key, registry or {})
         return form.read, form.write
     raise SqlError(f"{source.name}: there is no format {name}", None)
 

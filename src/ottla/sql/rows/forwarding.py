@@ -15,8 +15,9 @@ import httpx
 import orjson
 
 from ottla.sql.functions import casts
-from ottla.sql.rows.json_values import BadValue, from_json, parsed
+from ottla.sql.rows.json_values import from_json, parsed
 from ottla.sql.rows.port import Answer, OutColumn, OutRow, Peers, WholeRows
+from ottla.sql.types.bad_value import BadValue
 from ottla.sql.types.sql_types import STRING, SqlType
 
 FORWARDED: Final = "ottla.sql.pull.forwarded"

@@ -15,16 +15,13 @@ import orjson
 from ottla.connect.data.json_text import read_json
 from ottla.connect.data.schema import DataError
 from ottla.sql.functions import casts
+from ottla.sql.types.bad_value import BadValue
 from ottla.sql.types.sql_types import Base, SqlType
 
 Convert = Callable[[Any], Any]
 _EPOCH: Final = datetime.date(1970, 1, 1)
 _DAY_MS: Final = 86_400_000
 _LIMITS: Final = {Base.INTEGER: 2**31, Base.BIGINT: 2**63}
-
-
-class BadValue(ValueError):
-    """A value that is none of its column's type."""
 
 
 def parsed(data: bytes, exact: bool) -> Any:

@@ -20,9 +20,10 @@ from ottla.sql.functions import casts
 from ottla.sql.language.errors import START, SqlError
 from ottla.sql.language.parser import parse_script
 from ottla.sql.language.statements import Print, Role, Select
-from ottla.sql.rows.json_values import BadValue, from_json, parsed, to_client
+from ottla.sql.rows.json_values import from_json, parsed, to_client
 from ottla.sql.rows.port import Answer, OutColumn, OutRow, WholeRows
 from ottla.sql.rows.row_queries import SqlRows
+from ottla.sql.types.bad_value import BadValue
 from ottla.sql.types.sql_types import STRING, Base
 from ottla.web.access_rules import Action
 from ottla.web.application import json_answer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ottla.config.errors import UserError
 from ottla.sql.functions.registry import BUILT_IN, Functions
 from ottla.sql.language.errors import SqlError
@@ -11,12 +13,12 @@ from ottla.streams.dsl import Streams
 from ottla.streams.plan.planner import plan as planned
 
 
-def check_runs(plan: PutQuery, functions: Functions) -> None:
-    """Raises SqlError for a query that can't run."""
+def check_runs(plan: PutQuery, functions: Functions, registry: Mapping[str, str]) -> None:
+    """Raises SqlError for a query that can't run. registry: settings of its client, empty without one."""
     app = Streams("checked")
     own = {name: each for name, each in functions.named.items() if name not in BUILT_IN}
     try:
-        Lowering(app, own).put(plan)
+        Lowering(app, own, registry=registry).put(plan)
         planned(app.topology())
     except SqlError:
         raise

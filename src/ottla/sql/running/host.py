@@ -159,7 +159,8 @@ class QueryHost:
 
     def _run_until_stopped(self, query: _Query) -> None:
         order, begun = query.order, time.monotonic()
-        app = lowered(order, self._functions)
+        assert self._given is not None
+        app = lowered(order, self._functions, self._given.registry)
         with self._turn:
             if query.stopping.is_set():
                 return
@@ -182,7 +183,7 @@ class QueryHost:
         assert given is not None
         state = Path(given.state) / "queries"
         try:
-            topology = None if order is None else lowered(order, self._functions).topology()
+            topology = None if order is None else lowered(order, self._functions, given.registry).topology()
             access = ClusterAccess(given.bootstrap, given.client)
             reset(plan_reset(name, topology, access, state))
         except UserError as problem:
@@ -218,14 +219,17 @@ class QueryHost:
         )
 
 
-def lowered(order: Start, functions: Functions) -> Streams:
-    """The application of a query's stored plan. Raises SqlError, StoredPlanError."""
+def lowered(order: Start, functions: Functions, registry: Mapping[str, str]) -> Streams:
+    """The application of a query's stored plan. registry: settings of its client.
+
+    Raises SqlError, StoredPlanError.
+    """
     plan = restored(order.plan)
     if not isinstance(plan, PutQuery):
         raise UserError(f"{order.query_id}: its plan is no query's")
     app = Streams(order.name)
     own = {name: each for name, each in functions.named.items() if name not in BUILT_IN}
-    Lowering(app, own, order.starts_at).put(plan)
+    Lowering(app, own, order.starts_at, registry).put(plan)
     return app
 
 

@@ -130,6 +130,16 @@ class SqlNode:
         return self.settings[names.REGISTRY_URL]
 
     @property
+    def registry(self) -> Mapping[str, str]:
+        """Settings of the Schema Registry's client, empty without a registry."""
+        found: dict[str, str] = {}
+        if (url := self.registry_url) is not None:
+            found["schema.registry.url"] = url
+        if (user_info := self.settings[names.REGISTRY_USER_INFO]) is not None:
+            found["basic.auth.user.info"] = user_info.value
+        return found
+
+    @property
     def default_properties(self) -> Mapping[str, str]:
         """The properties of statements that give no others."""
         return {"auto.offset.reset": self.settings[names.AUTO_OFFSET_RESET]}
@@ -141,16 +151,10 @@ class SqlNode:
 
     def _configure(self) -> Configure:
         settings = self.settings
-        user_info = settings[names.REGISTRY_USER_INFO]
-        registry: dict[str, str] = {}
-        if (url := settings[names.REGISTRY_URL]) is not None:
-            registry["schema.registry.url"] = url
-        if user_info is not None:
-            registry["basic.auth.user.info"] = user_info.value
         return Configure(
             bootstrap=self.access.bootstrap,
             client=dict(self.access.properties),
-            registry=registry,
+            registry=self.registry,
             state=str(self.state_directory.absolute()),
             master=settings[names.SPARK_MASTER],
             driver_memory=settings[names.DRIVER_MEMORY],

@@ -59,6 +59,7 @@ from ottla.sql.rows.port import RowQueries
 from ottla.sql.server import entities
 from ottla.sql.server.connectors import Connectors
 from ottla.sql.server.entities import Entity, entity
+from ottla.sql.server.inferring import with_inferred
 from ottla.sql.server.node import SqlNode
 from ottla.sql.server.properties import check_property, properties_list
 from ottla.sql.types.sql_types import quoted
@@ -204,6 +205,8 @@ class Statements:
 
     async def _change(self, parsed: Parsed, session: Session) -> Entity | None:
         statement, text = parsed.statement, parsed.text
+        if isinstance(statement, CreateSource):
+            statement = await with_inferred(statement, self._registry)
         plan = self._bound(self._node.state, statement)
         if isinstance(plan, Nothing):
             return entities.warned(text, plan.reason)
@@ -235,7 +238,7 @@ class Statements:
         """What Spark can't run is refused now, not when it starts. Raises SqlError."""
         from ottla.sql.running.checking import check_runs  # PySpark, which takes a moment
 
-        check_runs(plan, self._node.functions)
+        check_runs(plan, self._node.functions, self._node.registry)
 
     def _asked(self, parsed: Parsed, session: Session) -> Asked:
         replaces = isinstance(parsed.statement, CreateSource | CreateAsSelect) and parsed.statement.or_replace

@@ -35,7 +35,7 @@ class Transients:
                 None,
                 f"ask {node.leadership.url}",
             )
-        await asyncio.to_thread(check_runs, plan, node.functions)
+        await asyncio.to_thread(check_runs, plan, node.functions, node.registry)
         completed = await asyncio.to_thread(node.topics.completed, plan, START)
         assert isinstance(completed, PutQuery)
         id = completed.target.name

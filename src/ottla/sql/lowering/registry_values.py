@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from importlib import import_module
 from typing import Any, Final
 
 from ottla.connect.data.building import (
@@ -17,9 +18,9 @@ from ottla.connect.data.building import (
 )
 from ottla.connect.data.logical import moment_number
 from ottla.connect.data.schema import Moment, Schema, Struct, Type
-from ottla.sql.catalog.sources import Column, Source
+from ottla.sql.catalog.sources import Column
 from ottla.sql.functions import casts
-from ottla.sql.rows.json_values import BadValue
+from ottla.sql.types.bad_value import BadValue
 from ottla.sql.types.sql_types import Base, SqlType
 
 REGISTRY_FORMATS: Final[Mapping[str, str]] = {
@@ -27,6 +28,9 @@ REGISTRY_FORMATS: Final[Mapping[str, str]] = {
     "JSON_SR": "ottla.connect.converters.json_schema_converter:JsonSchemaConverter",
     "PROTOBUF": "ottla.connect.converters.protobuf_converter:ProtobufConverter",
 }
+NO_REGISTRY: Final = "PROTOBUF_NOSR"
+"""Protobuf without a registry: the columns are its schema."""
+_NAME: Final = "io.confluent.ksql.avro_schemas.KsqlDataSourceSchema"
 _SCALARS: Final = {
     Base.BOOLEAN: Type.BOOLEAN,
     Base.INTEGER: Type.INT32,
@@ -44,28 +48,31 @@ class RegistryForm:
 
     def __init__(
         self,
-        source: Source,
+        topic: str,
         name: str,
         columns: Sequence[Column],
         is_struct: bool,
         is_key: bool,
         registry: Mapping[str, str],
     ) -> None:
-        module, _, attribute = REGISTRY_FORMATS[name].partition(":")
-        made = getattr(__import__(module, fromlist=[attribute]), attribute)
-        self._converter = made()
-        self._converter.configure(dict(registry), is_key)
         self._lock = threading.Lock()
         """One thread uses a converter at a time."""
-        self._topic = source.topic
+        self._topic = topic
         self._columns = columns
+        # Protobuf has messages alone: a single column is its message's one field.
+        is_struct = is_struct or name.startswith("PROTOBUF")
         self._is_struct = is_struct
         fields = [(each.name, schema_of(each.type)) for each in columns]
-        self._schema = (
-            struct_schema(fields, name="io.confluent.ksql.avro_schemas.KsqlDataSourceSchema")
-            if is_struct
-            else as_optional(fields[0][1])
-        )
+        self._schema = struct_schema(fields, name=_NAME) if is_struct else as_optional(fields[0][1])
+        self._converter: Any
+        if name == NO_REGISTRY:
+            from ottla.sql.lowering.plain_protobuf import PlainProtobuf
+
+            self._converter = PlainProtobuf(self._schema)
+        else:
+            module, _, attribute = REGISTRY_FORMATS[name].partition(":")
+            self._converter = getattr(import_module(module), attribute)()
+            self._converter.configure(dict(registry), is_key)
 
     def read(self, data: bytes) -> Mapping[str, Any]:
         """The columns of some bytes. Raises DataError, BadValue."""
@@ -122,6 +129,8 @@ def connect_value(value: Any, of: SqlType) -> Any:
     if value is None:
         return None
     match of.base:
+        case Base.DECIMAL:
+            return casts.to_decimal(value, of)
         case Base.DATE:
             return Moment(value * _DAY_MS)
         case Base.TIME | Base.TIMESTAMP:
