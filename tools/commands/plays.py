@@ -127,7 +127,7 @@ NOT_PLAYED: Final = frozenset(
         *("connect config", "connect logs", "connect restart", "connect pause", "connect resume"),
         *("connect stop", "connect delete", "connect offsets", "connect plugins", "connect signal"),
         *("mirror run", "mirror status"),  # docs/mirror.md shows them
-        *("sql server", "sql terminal"),  # docs/sql-server.md shows them
+        *("sql server", "sql terminal", "sql test"),  # docs/sql-server.md and docs/sql.md show them
         *("completion bash", "completion zsh", "completion fish"),
         *("quorum add", "quorum remove", "quorum unregister", "quorum upgrade"),
         *("group remove-member", "txn abort", "txn force-terminate"),

@@ -1,4 +1,4 @@
-"""`ottla sql`: the terminal; or, with one of its words, the server, tests of scripts, migrations."""
+"""`ottla sql`: the terminal; or, with one of its words, the server, tests of scripts."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ ENTRIES: Final[dict[str, Entry]] = {
         _of_this_room("terminal", "terminal"), "Type statements, or run those given; the word may be left out"
     ),
     "server": Entry("ottla.cli.servers.sql:server", "Run a server of SQL on any Kafka cluster"),
+    "test": Entry(_of_this_room("testing", "test"), "Check statements on given rows, without a broker"),
 }
 
 

@@ -87,10 +87,13 @@ def test_names_are_completed(window: Terminal, fake: FakeSql) -> None:
     window.press("C-e")
     for _ in range(2):
         window.press("BSpace")
+    # the whole text first: a menu before its last letter may offer others
     window.type("* from sto")
+    window.wait_for("from sto")
     window.wait_for("stock  table")
     window.press("Tab")
     window.type(" where it")
+    window.wait_for("from stock where it")
     window.wait_for("column STRING")
     window.press("Tab")
     window.type(" = 'nothing there';")
@@ -102,6 +105,7 @@ def test_names_are_completed(window: Terminal, fake: FakeSql) -> None:
     window.wait_for("Stream ZEBRAS created")
     await_prompt(window)
     window.type("DROP STREAM Z")
+    window.wait_for("STREAM Z")
     window.wait_for("ZEBRAS  stream")
     window.press("C-c")
 

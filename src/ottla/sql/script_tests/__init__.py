@@ -1,0 +1,1 @@
+"""Tests of scripts: statements, rows that are inserted, and what must have been written then. No broker."""
