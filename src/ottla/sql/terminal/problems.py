@@ -24,7 +24,7 @@ def error_of(refusal: SqlRefusal, at: Position) -> SqlError:
     told = refusal.told.get("advice")
     if isinstance(told, str) and told:
         advice = told
-        message = message.removesuffix(f" ({told})")
+        message = message.removesuffix(f" ({told})").removesuffix(f"\n  {told}")
     if position is None:
         return SqlError(message, None, advice)
     column = position.column + (at.column - 1 if position.line == 1 else 0)

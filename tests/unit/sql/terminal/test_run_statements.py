@@ -175,6 +175,13 @@ def test_messages_of_every_server_are_placed(
     assert capsys.readouterr().err == shown
 
 
+def test_advice_without_a_place_is_told_once(fake: FakeSql, capsys: pytest.CaptureFixture[str]) -> None:
+    refusal = {"error_code": 40001, "message": "no registry\n  name one", "advice": "name one"}
+    fake.before = lambda path, body: (400, refusal) if path == "/ksql" else None
+    assert sql("-e", "SHOW STREAMS;") == 1
+    assert capsys.readouterr().err == "no registry\n  name one\n"
+
+
 def test_a_command_that_fails_at_the_server_fails(fake: FakeSql, capsys: pytest.CaptureFixture[str]) -> None:
     failed = {"commandSequenceNumber": 3, "commandStatus": {"status": "ERROR", "message": "no topic x"}}
     fake.before = lambda path, body: (200, [failed]) if path == "/ksql" else None
