@@ -6,6 +6,7 @@ for completion are asked for in a thread of their own, at the start and after st
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -54,10 +55,14 @@ _STYLE: Final = Style.from_dict(
 
 
 class KnownNames:
-    """The server's names, as they were when they were last asked for."""
+    """The server's names, as they were when they were last asked for.
 
-    def __init__(self, load: Callable[[], Names]) -> None:
+    arrived: called, in the thread that asks, when there are new ones.
+    """
+
+    def __init__(self, load: Callable[[], Names], arrived: Callable[[], None]) -> None:
         self._load = load
+        self._arrived = arrived
         self.names = Names()
         self._lock = threading.Lock()
         self._is_wanted = False
@@ -81,6 +86,7 @@ class KnownNames:
                 self._is_wanted = False
             try:
                 self.names = self._load()
+                self._arrived()
             except Exception:  # whatever it is, a line of it would break the line that the user types
                 continue
 
@@ -120,13 +126,14 @@ class Shell:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self._history = _history()
-        self._known = KnownNames(lambda: load_names(runner.session.api))
+        self._known = KnownNames(lambda: load_names(runner.session.api), self._offer_anew)
+        self._prompt: PromptSession[str] | None = None
         self._words = ShellWords(runner, lambda: list(self._history.get_strings()))
         runner.after = self._after
 
     def run(self) -> None:
         """Run the terminal. Raises nothing of what statements raise: errors are written."""
-        session = self._prompt_session()
+        session = self._prompt = self._prompt_session()
         self._welcome()
         self._known.refresh()
         while True:
@@ -163,6 +170,23 @@ class Shell:
     def _after(self, part: Part) -> None:
         if part.word in _CHANGING or part.sort is Sort.RUN_SCRIPT:
             self._known.refresh()
+
+    def _offer_anew(self) -> None:
+        """Have the candidates of what is being typed made of the new names. In the thread that asked."""
+        session = self._prompt
+        loop = None if session is None else session.app.loop
+        if session is None or loop is None:
+            return  # nothing is being typed
+        buffer = session.default_buffer
+
+        def offer() -> None:
+            state = buffer.complete_state
+            if session.app.is_running and buffer.text and (state is None or state.complete_index is None):
+                buffer.cancel_completion()
+                buffer.start_completion(complete_event=CompleteEvent(text_inserted=True))
+
+        with contextlib.suppress(RuntimeError):  # the loop has ended with its line
+            loop.call_soon_threadsafe(offer)
 
     def _welcome(self) -> None:
         api = self._runner.session.api

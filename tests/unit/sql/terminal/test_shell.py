@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,6 +109,25 @@ def test_names_are_completed(window: Terminal, fake: FakeSql) -> None:
     window.type("DROP STREAM Z")
     window.wait_for("STREAM Z")
     window.wait_for("ZEBRAS  stream")
+    window.press("C-c")
+
+
+def test_names_that_come_while_somebody_types_are_offered(window: Terminal, fake: FakeSql) -> None:
+    typed = threading.Event()
+
+    def hold(path: str, body: Any) -> None:
+        """Names are known when the last kind of them is answered."""
+        if body and body.get("ksql") == "SHOW TYPES;":
+            typed.wait(30)
+
+    fake.before = hold
+    enter(window, "CREATE STREAM quaggas AS SELECT * FROM orders;")
+    window.wait_for("Stream QUAGGAS created")
+    await_prompt(window)
+    window.type("DROP STREAM Q")
+    window.wait_for("STREAM Q")
+    typed.set()
+    window.wait_for("QUAGGAS  stream")
     window.press("C-c")
 
 
