@@ -95,7 +95,9 @@ def test_a_group_that_is_ahead_or_has_members_on_the_target_is_left_alone(pair: 
     there = read_log(pair.at_b, f"A.{topic}")
     far = {each: records[-1][0] + 1 if records else 0 for each, records in there.partitions.items()}
     commit(pair.at_b, f"ahead-{topic}", f"A.{topic}", far)
-    member = Consumer({**pair.at_b, "group.id": f"busy-{topic}", "auto.offset.reset": "earliest"})
+    # it commits nothing itself, however long this takes
+    own = {"group.id": f"busy-{topic}", "auto.offset.reset": "earliest", "enable.auto.commit": "false"}
+    member = Consumer({**pair.at_b, **own})
     member.subscribe([f"A.{topic}"])
     poll_messages(member, 1)
     try:
