@@ -9,15 +9,16 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from dataclasses import dataclass
+from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
-from ottla.client.errors import ClientOptionError, ClusterError
-from ottla.client.registry.wire import RegistryAccess, authorization_in, shown
+from ottla.client.errors import ClusterError
+from ottla.client.registry.wire import shown
+from ottla.client.rest_access import RestAccess, RestService
 
 URL_VARIABLE: Final = "OTTLA_CONNECT_URL"
-DEFAULT_URL: Final = "http://127.0.0.1:8083"
+CONNECT: Final = RestService("Connect", "http://127.0.0.1:8083")
 TIMEOUT_SECONDS: Final = 95.0
 """Connect gives up on a request of its own after 90 seconds."""
 REBALANCE_SECONDS: Final = 30.0
@@ -25,14 +26,6 @@ REBALANCE_PAUSE_SECONDS: Final = 0.25
 MAX_ANSWER_BYTES: Final = 64 << 20
 _PART_BYTES: Final = 64 << 10
 _REBALANCE: Final = ("rebalance", "stale configuration")
-_PROPERTIES: Final = (
-    "basic.auth.user.info",
-    "bearer.auth.token",
-    "ssl.ca.location",
-    "ssl.certificate.location",
-    "ssl.key.location",
-    "ssl.key.password",
-)
 
 
 class ConnectRefusal(ClusterError):
@@ -51,52 +44,10 @@ class FieldError:
     problem: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectAccess:
-    """Where workers of a Connect cluster are, and as whom they are asked.
-
-    urls: tried in turn, until one answers. authorization: the header; None without credentials.
-    """
-
-    urls: tuple[str, ...] = (DEFAULT_URL,)
-    authorization: str | None = field(default=None, repr=False)
-    tls: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    @classmethod
-    def from_properties(cls, url: str, properties: Mapping[str, str]) -> Self:
-        """From addresses by commas, and properties as a Schema Registry's clients have them.
-
-        Raises ClientOptionError.
-        """
-        for name in sorted(properties.keys() - set(_PROPERTIES)):
-            raise ClientOptionError(
-                f"no property of a client of Connect: {name} (known: {', '.join(_PROPERTIES)})"
-            )
-        urls = tuple(each.strip().rstrip("/") for each in url.split(",") if each.strip())
-        for each in urls:
-            parts = urlsplit(each)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ClientOptionError(
-                    f"the address {shown(each)!r} must begin with http:// or https://, and name a host"
-                )
-        credentials = RegistryAccess(
-            DEFAULT_URL,
-            user_info=properties.get("basic.auth.user.info"),
-            bearer_token=properties.get("bearer.auth.token"),
-        )
-        tls = {name: text for name, text in properties.items() if name.startswith("ssl.")}
-        return cls(urls or (DEFAULT_URL,), credentials.authorization, tls)
-
-    @property
-    def shown(self) -> str:
-        """The addresses without the passwords in them."""
-        return ",".join(map(shown, self.urls))
-
-
 class ConnectApi:
     """Asks the workers. All methods raise ClusterError: ConnectRefusal for a refusal, else nobody answers."""
 
-    def __init__(self, access: ConnectAccess) -> None:
+    def __init__(self, access: RestAccess) -> None:
         self._access = access
         self._context: ssl.SSLContext | None = None
 
@@ -233,7 +184,7 @@ class ConnectApi:
 
     def _asked(self, url: str, method: str, target: str, data: bytes | None) -> tuple[int, Any]:
         parts = urlsplit(url)
-        authorization = self._access.authorization or authorization_in(parts)
+        authorization = self._access.authorization_for(url)
         host = parts.netloc.rpartition("@")[2]
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if authorization is not None:

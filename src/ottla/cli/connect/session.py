@@ -14,12 +14,12 @@ from click.shell_completion import CompletionItem
 from ottla.cli.cluster.outcomes import Outcomes
 from ottla.cli.frame.cluster import mode_of, output_options
 from ottla.cli.frame.errors import did_you_mean
-from ottla.cli.frame.options import pairs_option
 from ottla.cli.frame.output import Output
-from ottla.client.connect_api import DEFAULT_URL, URL_VARIABLE, ConnectAccess, ConnectApi, ConnectRefusal
+from ottla.cli.frame.rest_client import credential_options, properties_of
+from ottla.client.connect_api import CONNECT, URL_VARIABLE, ConnectApi, ConnectRefusal
 from ottla.client.errors import ClusterError
+from ottla.client.rest_access import RestAccess
 from ottla.config.errors import UserError
-from ottla.config.sources import SET, from_file, from_words, layered, texts
 
 P = ParamSpec("P")
 
@@ -31,7 +31,7 @@ class Session:
 
     __slots__ = ("api", "output")
 
-    def __init__(self, access: ConnectAccess, output: Output) -> None:
+    def __init__(self, access: RestAccess, output: Output) -> None:
         self.api = ConnectApi(access)
         self.output = output
 
@@ -75,29 +75,23 @@ def asks_connect(function: Callable[Concatenate[Session, P], Any]) -> Callable[.
 
     decorated: Callable[..., Any] = output_options(with_session)
     for option in (
-        pairs_option(SET, "set_words", "One setting of the client; may be repeated, wins over the file."),
-        click.option(
-            "--command-config",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="A properties file with the client's credentials: basic.auth.user.info, bearer.auth.token, "
-            "ssl.ca.location, ssl.certificate.location, ssl.key.location.",
-        ),
+        credential_options,
         click.option(
             "--url",
             metavar="URL,…",
-            help=f"Workers to ask, one after the other. [or {URL_VARIABLE}; default: {DEFAULT_URL}]",
+            help=f"Workers to ask, one after the other. [or {URL_VARIABLE}; default: {CONNECT.default_url}]",
         ),
     ):
         decorated = option(decorated)
     return decorated
 
 
-def access_of(url: str | None, command_config: Path | None, set_words: tuple[str, ...]) -> ConnectAccess:
+def access_of(url: str | None, command_config: Path | None, set_words: tuple[str, ...]) -> RestAccess:
     """How to reach the workers that options and environment name. Raises UserError."""
-    file = {} if command_config is None else from_file(command_config)
-    given = texts(layered(file, from_words(set_words)))
-    return ConnectAccess.from_properties(url or os.environ.get(URL_VARIABLE) or DEFAULT_URL, given)
+    given = properties_of(command_config, set_words)
+    return RestAccess.from_properties(
+        CONNECT, url or os.environ.get(URL_VARIABLE) or CONNECT.default_url, given
+    )
 
 
 def complete_connectors(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -14,13 +14,13 @@ from ottla.cli.connect.session import access_of
 from ottla.cli.frame.cluster import mode_of, output_options
 from ottla.cli.frame.commands import command
 from ottla.cli.frame.errors import ExitCode
-from ottla.cli.frame.options import pairs_option
 from ottla.cli.frame.output import Output
+from ottla.cli.frame.rest_client import credential_options
 from ottla.cli.frame.table import Column
 from ottla.cli.frame.terminal import Style
-from ottla.client.connect_api import ConnectAccess, ConnectApi
+from ottla.client.connect_api import ConnectApi
 from ottla.client.errors import ClusterError
-from ottla.config.sources import SET
+from ottla.client.rest_access import RestAccess
 from ottla.mirror.run.settings import DEFAULT_LISTEN, URL_VARIABLE
 
 DEFAULT_URL: Final = f"http://{DEFAULT_LISTEN}"
@@ -89,13 +89,7 @@ PARTITIONS: Final = (
     metavar="URL,…",
     help=f"Mirrors to ask, one after the other. [or {URL_VARIABLE}; default: {DEFAULT_URL}]",
 )
-@click.option(
-    "--command-config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="A properties file with the client's credentials, as for `ottla connect`.",
-)
-@pairs_option(SET, "set_words", "One setting of the client; may be repeated, wins over the file.")
+@credential_options
 @output_options
 def status(
     partitions: bool,
@@ -123,7 +117,7 @@ def status(
     return ExitCode.FOUND if fail_on and is_bad else ExitCode.DONE
 
 
-def _flow(access: ConnectAccess, told: Mapping[str, Any]) -> dict[str, Any]:
+def _flow(access: RestAccess, told: Mapping[str, Any]) -> dict[str, Any]:
     """A row of a flow, with its partitions."""
     name = f"{told['source']}->{told['target']}"
     row: dict[str, Any] = {
@@ -155,13 +149,13 @@ def _flow(access: ConnectAccess, told: Mapping[str, Any]) -> dict[str, Any]:
     return row
 
 
-def _api(access: ConnectAccess, path: str) -> ConnectApi:
+def _api(access: RestAccess, path: str) -> ConnectApi:
     urls = tuple(f"{each}{path.rstrip('/')}" for each in access.urls)
     return ConnectApi(dataclasses.replace(access, urls=urls))
 
 
 def _with_figures(
-    access: ConnectAccess, path: str, tasks: Iterable[Mapping[str, Any]]
+    access: RestAccess, path: str, tasks: Iterable[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     """The tasks, those without figures as the copy tells them that runs them."""
     found: list[Mapping[str, Any]] = []

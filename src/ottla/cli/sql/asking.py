@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.frame.options import pairs_option
+from ottla.cli.frame.rest_client import credential_options, properties_of
 from ottla.cli.frame.terminal import is_terminal
+from ottla.client.rest_access import RestAccess
 from ottla.config.errors import UserError
-from ottla.config.sources import SET, from_file, from_words, layered, texts
-from ottla.sql.terminal.access import DEFAULT_URL, URL_VARIABLE, SqlAccess
+from ottla.sql.terminal.access import SQL, URL_VARIABLE
 
 PASSWORD_VARIABLE: Final = "OTTLA_SQL_PASSWORD"
 
@@ -23,14 +23,7 @@ PASSWORD_VARIABLE: Final = "OTTLA_SQL_PASSWORD"
 def server_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --server, --user, --command-config and --set."""
     for option in (
-        pairs_option(SET, "set_words", "One setting of the client; may be repeated, wins over the file."),
-        click.option(
-            "--command-config",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="A properties file with the client's credentials: basic.auth.user.info, bearer.auth.token, "
-            "ssl.ca.location, ssl.certificate.location, ssl.key.location.",
-        ),
+        credential_options,
         click.option(
             "--user",
             "-u",
@@ -40,7 +33,7 @@ def server_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--server",
             metavar="URL,…",
-            help=f"Servers to ask, one after the other. [or {URL_VARIABLE}; default: {DEFAULT_URL}]",
+            help=f"Servers to ask, one after the other. [or {URL_VARIABLE}; default: {SQL.default_url}]",
         ),
     ):
         function = option(function)
@@ -49,13 +42,13 @@ def server_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def access_of(
     server: str | None, user: str | None, command_config: Path | None, set_words: tuple[str, ...]
-) -> SqlAccess:
+) -> RestAccess:
     """How to reach the servers that options and environment name. Raises UserError."""
-    file = {} if command_config is None else from_file(command_config)
-    given = texts(layered(file, from_words(set_words)))
+    given = properties_of(command_config, set_words)
     if user is not None:
         given["basic.auth.user.info"] = f"{user}:{_password(user)}"
-    return SqlAccess.from_properties(server or os.environ.get(URL_VARIABLE) or DEFAULT_URL, given)
+    url = server or os.environ.get(URL_VARIABLE) or SQL.default_url
+    return RestAccess.from_properties(SQL, url, given)
 
 
 def _password(user: str) -> str:

@@ -15,8 +15,9 @@ from ottla.cli.frame.terminal import columns_of, has_colours
 from ottla.cli.sql.runner import Runner
 from ottla.cli.sql.sheet import Form
 from ottla.client.errors import ClusterError
+from ottla.client.rest_access import RestAccess
 from ottla.config.errors import UserError
-from ottla.sql.terminal.access import SqlAccess
+from ottla.sql.terminal.access import SQL
 from ottla.sql.terminal.api import SqlApi
 
 WORDS: Final = {
@@ -168,7 +169,7 @@ class ShellWords:
         session = self.runner.session
         access = session.api.access
         if url:
-            other = SqlAccess.from_properties(url[0], {})
+            other = RestAccess.from_properties(SQL, url[0], {})
             # Credentials are for the server that they were given for.
             session.api = SqlApi(other)
             session.last_command = None

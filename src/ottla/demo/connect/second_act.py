@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.client.cluster import KafkaCluster, Topic
-from ottla.client.connect_api import ConnectAccess, ConnectApi
+from ottla.client.connect_api import ConnectApi
 from ottla.client.errors import ClusterError
+from ottla.client.rest_access import RestAccess
 from ottla.demo.connect.feed import Feed
 from ottla.demo.connect.processes import OwnProcess
 from ottla.demo.connect.stages import (
@@ -106,7 +107,7 @@ class SecondAct:
         }
         with stage.step("connect", f"starting a worker on {address}") as done:
             self._start("connect", [*words, "--listen", address], environment)
-            api = ConnectApi(ConnectAccess((f"http://{address}",)))
+            api = ConnectApi(RestAccess((f"http://{address}",)))
             deadline = time.monotonic() + START_TIMEOUT_SECONDS
             while not _answers(api):
                 self._require_processes()

@@ -7,7 +7,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from ottla.client.errors import ClusterError
-from ottla.sql.terminal.access import SqlAccess
+from ottla.client.rest_access import RestAccess
 from ottla.sql.terminal.http import Http, Request, SqlUnreachable
 from ottla.sql.terminal.row_stream import RowStream, TextStream
 
@@ -21,7 +21,7 @@ Entity = dict[str, Any]
 class SqlApi:
     """Asks servers. All methods raise ClusterError: SqlRefusal for a refusal, else SqlUnreachable."""
 
-    def __init__(self, access: SqlAccess) -> None:
+    def __init__(self, access: RestAccess) -> None:
         self.access = access
         self._http = Http(access)
 

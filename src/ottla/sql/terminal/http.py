@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from ottla.client.errors import ClusterError
 from ottla.client.registry.wire import shown
-from ottla.sql.terminal.access import SqlAccess
+from ottla.client.rest_access import RestAccess
 
 CONNECT_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = 120.0
@@ -65,7 +65,7 @@ class Reply:
 class Http:
     """Asks servers, in turn until one answers. Raises SqlUnreachable, SqlRefusal."""
 
-    def __init__(self, access: SqlAccess) -> None:
+    def __init__(self, access: RestAccess) -> None:
         self.access = access
         self._context: ssl.SSLContext | None = None
 
