@@ -11,9 +11,10 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * Fills a topic for the pipeline's scenarios, the same for the same arguments.
  *
- * Arguments: bootstrap, topic, records, keys, value bytes, first timestamp, timestamps' span in ms, order.
+ * Arguments: bootstrap, topic, records, keys, value bytes, first timestamp, timestamps' span in ms, order, form.
  * Order is "random" (a key drawn from `keys` for each record) or "once" (keys one after the other).
- * Keys are "key-" and nine digits; values are random small letters; timestamps rise evenly over the span.
+ * Keys are "key-" and nine digits; values are random small letters, or with the form "json" objects with such
+ * a text as NAME and the record's number modulo 100 as MS; timestamps rise evenly over the span.
  * Plain old Java: it is compiled by Janino where the Java runtime has no compiler.
  */
 public class StreamsFill {
@@ -30,7 +31,7 @@ public class StreamsFill {
         String topic = arguments[1];
         long records = Long.parseLong(arguments[2]);
         int keys = Integer.parseInt(arguments[3]);
-        byte[][] values = values(Integer.parseInt(arguments[4]));
+        byte[][] values = values(Integer.parseInt(arguments[4]), arguments[8].equals("json"));
         long begin = Long.parseLong(arguments[5]);
         long span = Long.parseLong(arguments[6]);
         boolean random = arguments[7].equals("random");
@@ -67,12 +68,17 @@ public class StreamsFill {
         return key;
     }
 
-    private static byte[][] values(int size) {
+    private static byte[][] values(int size, boolean json) {
         Random letters = new Random(100);
         byte[][] values = new byte[DIFFERENT_VALUES][size];
         for (int value = 0; value < values.length; value++) {
             for (int place = 0; place < size; place++) {
                 values[value][place] = (byte) ('a' + letters.nextInt(26));
+            }
+            if (json) {
+                String name = new String(values[value], StandardCharsets.ISO_8859_1);
+                String object = "{\"NAME\":\"" + name + "\",\"MS\":" + value % 100 + "}";
+                values[value] = object.getBytes(StandardCharsets.ISO_8859_1);
             }
         }
         return values;

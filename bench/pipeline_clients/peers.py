@@ -36,11 +36,16 @@ STOP_TIMEOUT_SECONDS = 120.0
 
 
 class Program(enum.Enum):
-    """The programs. UPPER maps values to upper case, the others count by key: for all time, or by minute."""
+    """The programs. UPPER maps values to upper case, the others count by key: for all time, or by minute.
+
+    Those of JSON are ottla's alone: the plans of two SQL statements, written in the DSL.
+    """
 
     UPPER = "upper"
     WINDOWED_COUNT = "windowed-count"
     COUNT = "count"
+    JSON_FILTER = "json-filter"
+    JSON_WINDOWED_COUNT = "json-windowed-count"
 
 
 class Peer(enum.Enum):
@@ -198,10 +203,11 @@ def fill(
     begin_ms: int,
     span_ms: int,
     each_key_once: bool = False,
+    json: bool = False,
 ) -> None:
-    """Write the input, the same each time. Raises BenchError."""
-    order = "once" if each_key_once else "random"
-    words = (records, keys, value_bytes, begin_ms, span_ms, order)
+    """Write the input, the same each time. json: objects of a text and a number. Raises BenchError."""
+    order, form = "once" if each_key_once else "random", "json" if json else "letters"
+    words = (records, keys, value_bytes, begin_ms, span_ms, order, form)
     command = java_command(
         "org.codehaus.janino.SimpleCompiler",
         *(str(JAVA / "StreamsFill.java"), "StreamsFill", bootstrap, topic, *map(str, words)),

@@ -30,6 +30,7 @@ from bench.scenarios import (
     secured,
     services,
     sizes,
+    sql_queries,
     sql_rows,
     unified_logging,
 )
@@ -65,6 +66,7 @@ _FAMILIES = (
     mirror,
     link,
     sql_rows,
+    sql_queries,
 )
 
 SCENARIOS: Mapping[str, Scenario] = {

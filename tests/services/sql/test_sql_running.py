@@ -59,6 +59,7 @@ def topics_of(broker: OttlaBroker, part: str) -> list[str]:
     ]
 
 
+@pytest.mark.timeout(900)
 def test_queries_run_through_kills_replacement_pause_and_end(server: SqlServer, broker: OttlaBroker) -> None:
     name = stream(server, "page STRING, ms INT")
     table, filtered = f"T_{name}", f"F_{name}"

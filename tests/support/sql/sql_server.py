@@ -15,7 +15,8 @@ import httpx
 
 from support.servers.services import ServiceProcess
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 180.0
+"""Spark starts cold in it, beside two other Sparks on two cores."""
 QUICK = {"ottla.sql.session.timeout.ms": "3000", "ottla.sql.heartbeat.interval.ms": "300"}
 
 

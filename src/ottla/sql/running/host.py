@@ -198,6 +198,7 @@ class QueryHost:
             state=Path(given.state) / "queries",
             dead_letters=given.processing_log,
             partitions=given.partitions,
+            batch_records=given.batch_records,
             client_options=given.client,
         )
 

@@ -23,6 +23,7 @@ class Configure:
 
     state: the directory of the queries' checkpoints and of Spark. functions: where the user's functions are,
     as module:attribute. processing_log: the topic of records that can't be read, None for no such topic.
+    batch_records: the most records of a topic that a query takes at once.
     """
 
     bootstrap: str
@@ -35,6 +36,7 @@ class Configure:
     spark: Mapping[str, str]
     functions: str | None
     processing_log: str | None
+    batch_records: int
 
 
 @dataclass(frozen=True, slots=True)

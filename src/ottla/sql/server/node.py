@@ -159,6 +159,7 @@ class SqlNode:
             master=settings[names.SPARK_MASTER],
             driver_memory=settings[names.DRIVER_MEMORY],
             partitions=settings[names.PARTITIONS],
+            batch_records=settings[names.BATCH_RECORDS],
             spark=settings.with_prefix(names.SPARK_PREFIX),
             functions=settings[names.FUNCTIONS],
             processing_log=self.processing_log,

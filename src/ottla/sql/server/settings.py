@@ -133,6 +133,12 @@ PARTITIONS: Final = integer(
     "How many parts the state of a query has, and partitions its internal topics: fixed by its first start.",
     between(1, 10_000),
 )
+BATCH_RECORDS: Final = integer(
+    "ottla.sql.batch.records",
+    1_000_000,
+    "The most records of a topic that a query takes at once.",
+    at_least(1),
+)
 FUNCTIONS: Final = text_or_none(
     "ottla.sql.functions",
     None,
