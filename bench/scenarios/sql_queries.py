@@ -1,6 +1,5 @@
 """SQL's queries on Spark: beside the same plans in the DSL, and twenty of them on one server.
 
-
 In the scenarios of rates the sides are not brokers: the left column is the plan in the DSL, the right one the
 statement on a SQL server, both on ottla's broker.
 """
@@ -108,7 +107,7 @@ def _rates(load_of: Callable[[Turn], Load], turn: Turn) -> dict[str, float]:
 
 def _by_dsl(turn: Turn, server: Server, load: Load) -> watching.Course:
     directory = turn.workspace / "program"
-    task = Task(load.program, server.bootstrap, INPUT, OUTPUT, "bench", directory, 0, BATCH)
+    task = Task(load.program, server.bootstrap, INPUT, OUTPUT, "bench", directory, 0, turn.size(BATCH))
     with peers.run(Peer.OTTLA, task) as running:
 
         def check_running() -> None:
@@ -124,7 +123,7 @@ def _by_dsl(turn: Turn, server: Server, load: Load) -> watching.Course:
 
 def _by_sql(turn: Turn, server: Server, load: Load) -> watching.Course:
     began = time.perf_counter()
-    with _served(turn, server, {"ottla.sql.batch.records": str(BATCH)}) as sql:
+    with _served(turn, server, {"ottla.sql.batch.records": str(turn.size(BATCH))}) as sql:
         sql.run(STREAM)
         (made,) = sql.run(load.statement, EARLIEST)
         (group,) = _groups(server, [made["commandStatus"]["queryId"]])
