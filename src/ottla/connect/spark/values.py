@@ -149,7 +149,7 @@ def decoded_side(frame: DataFrame, side: str, made: Format) -> DataFrame:
     from pyspark.sql import functions as F
 
     if isinstance(made, JsonFormat) and made.type is not None:
-        return decode_in_steps(frame, side, made.type)
+        return decode_in_steps(frame, side, made.type, side)
     return frame.withColumn(side, made.decode(F.col(side), F.col("topic"), side == "key"))
 
 

@@ -40,6 +40,7 @@ from pyspark.sql.types import (
 )
 
 from ottla.pipeline.formats.format import ERROR, VALUE, FormatError, decoded
+from ottla.pipeline.formats.plain_json import plain_rows
 from ottla.pipeline.formats.primitives import invalid_utf8
 from ottla.pipeline.formats.python_types import TypeLike, spark_type
 
@@ -105,7 +106,7 @@ class JsonFormat:
 
     def encode(self, column: Column, topic: str, is_key: bool) -> Column:
         text = column if self.type is None else json_text(column, self.type)
-        return F.encode(text, "utf-8")
+        return text.cast("BINARY")
 
 
 def parse_json(text: Column, wanted: DataType) -> Column:
@@ -117,21 +118,43 @@ def parse_json(text: Column, wanted: DataType) -> Column:
     return F.get(bound, 0)
 
 
-def decode_in_steps(frame: DataFrame, column: str, wanted: DataType) -> DataFrame:
-    """A frame whose column of bytes is decoded, as by `JsonFormat.decode`, at half of the cost.
+def decode_in_steps(frame: DataFrame, column: str, wanted: DataType, into: str) -> DataFrame:
+    """A frame with a column of bytes decoded into another one, as by `JsonFormat.decode`, for less.
 
-    Each step is a projection of its own, which Spark runs as compiled code: an expression alone has to bind
-    what it mentions twice by functions of higher order, which Spark interprets.
+    Plain objects are read by a class of ottla's, and `from_json` is asked for the others alone; where there
+    is no such class for a type or session, `from_json` has half of its cost.
     """
-    text, parsed = f"{column} text of ottla", f"{column} parsed of ottla"
+    bytes_of = F.col(column)
+    rows = plain_rows(frame.sparkSession, bytes_of, wanted)
+    if rows is None:
+        return _parsed_in_steps(frame, column, wanted, into)
+    plain = f"{into} plain of ottla"
+    found = F.struct(F.col(plain).alias(VALUE), F.lit(None).cast("STRING").alias(ERROR))
+    # Spark interprets the functions of higher order in `decode`, and for these rows alone: compiled steps for
+    # them would make the whole too long for the JVM's compiler.
+    others = JsonFormat(wanted).decode(_once(bytes_of), "", False)
+    frame = frame.withColumn(plain, rows)
+    return frame.withColumn(into, F.when(F.col(plain).isNotNull(), found).otherwise(others)).drop(plain)
+
+
+def _parsed_in_steps(frame: DataFrame, column: str, wanted: DataType, into: str) -> DataFrame:
+    """Each step is a projection of its own, which Spark runs as compiled code.
+
+    An expression alone binds what it mentions twice by functions of higher order, which Spark interprets.
+    """
+    text, parsed = f"{into} text of ottla", f"{into} parsed of ottla"
     bytes_of = F.col(column)
     frame = frame.withColumn(text, F.when(F.is_valid_utf8(bytes_of), bytes_of.cast("string")))
-    # Not deterministic to Spark, which so neither copies the parsing into filters nor joins projections.
-    once = F.when(F.monotonically_increasing_id() >= 0, F.col(text))
-    frame = frame.withColumn(parsed, _parsed(once, wanted))
+    frame = frame.withColumn(parsed, _parsed(_once(F.col(text)), wanted))
     judged = _judged(F.col(parsed), F.col(text), wanted)
     error = F.coalesce(invalid_utf8(bytes_of), judged.getField(ERROR))
-    return frame.withColumn(column, decoded(judged.getField(VALUE), error)).drop(text, parsed)
+    return frame.withColumn(into, decoded(judged.getField(VALUE), error)).drop(text, parsed)
+
+
+def _once(column: Column) -> Column:
+    """A column that Spark takes for one that is not deterministic: it neither copies what is made of it into
+    filters nor joins projections."""
+    return F.when(F.spark_partition_id() >= 0, column)
 
 
 def _parsed(text: Column, wanted: DataType) -> Column:

@@ -1,7 +1,8 @@
 """Makes the jar of ottla's own classes for Spark's JVM, from their sources in this package.
 
 They are the exactly-once sink (sink/*.java), the sources whose batches a planner ends
-(query/PlannedKafka.java), and local files that lakes are committed to (LakeCommits.java). A wheel holds the
+(query/PlannedKafka.java), rows of JSON (formats/JsonRows.java), and local files that lakes are committed to
+(LakeCommits.java). A wheel holds the
 sources alone, as the classes of Spark and Kafka that they stand on are those of this machine. The compiler
 is Janino, which Spark has, in a small JVM of its own: a second or two, once for these sources and these jars.
 The jar lies in the cache, written aside and renamed; it may be deleted at any time. Where it can't be made,
@@ -39,6 +40,7 @@ _SOURCES: Final = {
         "SinkOptions",
     ),
     "ottla.pipeline.query": ("PlannedKafka",),
+    "ottla.pipeline.formats": ("JsonRows",),
 }
 _TIMEOUT_SECONDS: Final = 60.0
 _JVM_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.pipeline.formats.json_format import JsonFormat, decode_in_steps
 from ottla.pipeline.formats.primitives import PrimitiveFormat
 from ottla.pipeline.sink.dead_letters import ERROR_TYPE, KEY_STAGE, VALUE_STAGE
 from ottla.streams.compile.expressions import evaluate
@@ -69,12 +70,9 @@ def _decoded(
 
     key, value = formats.key.bind(topic, True), formats.value.bind(topic, False)
     plain = [F.col(each) for each in RECORD_COLUMNS if each not in ("key", "value")]
-    decoded = raw.select(
-        key.decode(_read_once("key", key), F.col("topic"), True).alias("_key"),
-        value.decode(_read_once("value", value), F.col("topic"), False).alias("_value"),
-        *plain,
-        *([F.struct("key", "value", *plain).alias(ORIGIN)] if dead_letters else []),
-    )
+    origin = [F.struct("key", "value", *plain).alias(ORIGIN)] if dead_letters else []
+    decoded = _with_decoded(_with_decoded(raw, "key", key, True), "value", value, False)
+    decoded = decoded.select("_key", "_value", *plain, *origin)
     wrong_key, wrong_value = F.col("_key.error"), F.col("_value.error")
     if dead_letters:
         error = F.when(wrong_key.isNotNull(), decode_error(name, KEY_STAGE, wrong_key))
@@ -100,6 +98,15 @@ def _with_keys(frame: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     return frame.where(or_poison(frame, F.col("key").isNotNull()))
+
+
+def _with_decoded(frame: DataFrame, side: str, format: Format, is_key: bool) -> DataFrame:
+    """The frame with a side's bytes decoded in a column by its name and "_" before it."""
+    from pyspark.sql import functions as F
+
+    if isinstance(format, JsonFormat) and format.type is not None:
+        return decode_in_steps(frame, side, format.type, f"_{side}")
+    return frame.withColumn(f"_{side}", format.decode(_read_once(side, format), F.col("topic"), is_key))
 
 
 def _read_once(column: str, format: Format) -> Column:
