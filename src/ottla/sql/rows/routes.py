@@ -20,6 +20,18 @@ from ottla.sql.functions import casts
 from ottla.sql.language.errors import START, SqlError
 from ottla.sql.language.parser import parse_script
 from ottla.sql.language.statements import Print, Role, Select
+from ottla.sql.rows.bodies import (
+    BAD_REQUEST,
+    BAD_STATEMENT,
+    ENTITIES,
+    SERVER_ERROR,
+    generic_problem,
+    json_object,
+    properties_of,
+    statement_problem,
+    text_of,
+    texts_of,
+)
 from ottla.sql.rows.json_values import from_json, parsed, to_client
 from ottla.sql.rows.port import Answer, OutColumn, OutRow, WholeRows
 from ottla.sql.rows.row_queries import SqlRows
@@ -27,16 +39,12 @@ from ottla.sql.types.bad_value import BadValue
 from ottla.sql.types.sql_types import STRING, Base
 from ottla.web.access_rules import Action
 from ottla.web.application import json_answer
-from ottla.web.bodies import parse_json, read_body
+from ottla.web.bodies import read_body
 from ottla.web.callers import denied, grants_of
 from ottla.web.errors import ApiError
 
-ENTITIES: Final = "application/vnd.ksql.v1+json"
 DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
 JSON: Final = "application/json"
-BAD_REQUEST: Final = 40000
-BAD_STATEMENT: Final = 40001
-SERVER_ERROR: Final = 50000
 MAX_BODY_BYTES: Final = 1 << 20
 MAX_LINE_BYTES: Final = 1 << 20
 MAX_FORMS: Final = 1_000
@@ -53,21 +61,6 @@ class Printer(Protocol):
 
     def __call__(self, statement: Print, properties: Mapping[str, str]) -> Lines:
         """The lines, to the topic's end or for ever. Raises SqlError."""
-
-
-def problem_body(problem: SqlError, text: str) -> dict[str, Any]:
-    """ksqlDB's body of a statement that can't be, with the place and the advice besides."""
-    found: dict[str, Any] = {
-        "@type": "statement_error",
-        "error_code": BAD_STATEMENT,
-        "message": problem.shown(text),
-        "statementText": text,
-        "entities": [],
-        "advice": problem.advice,
-    }
-    if problem.position is not None:
-        found["position"] = {"line": problem.position.line, "column": problem.position.column}
-    return found
 
 
 class RowRoutes:
@@ -98,11 +91,11 @@ class RowRoutes:
 
     async def _query_stream(self, request: Request) -> Response:
         given = await _body(request, Action.READ)
-        text = _text(given, "sql")
-        properties = {**self._defaults(), **_texts(given, "properties")}
+        text = text_of(given, "sql")
+        properties = {**self._defaults(), **properties_of(given, "properties")}
         answer = await self._known(text, properties)
         if answer is None:
-            variables = _texts(given, "sessionVariables")
+            variables = texts_of(given, "sessionVariables")
             statement = self._statement(text, variables)
             if isinstance(statement, Response):
                 return statement
@@ -124,9 +117,9 @@ class RowRoutes:
 
     async def _query(self, request: Request) -> Response:
         given = await _body(request, Action.READ)
-        text = _text(given, "ksql")
-        properties = {**self._defaults(), **_texts(given, "streamsProperties")}
-        statement = self._statement(text, _texts(given, "sessionVariables"))
+        text = text_of(given, "ksql")
+        properties = {**self._defaults(), **properties_of(given, "streamsProperties")}
+        statement = self._statement(text, texts_of(given, "sessionVariables"))
         if isinstance(statement, Response):
             return statement
         if isinstance(statement, Print):
@@ -170,12 +163,10 @@ class RowRoutes:
 
     async def _close(self, request: Request) -> Response:
         given = await _body(request, Action.READ)
-        id = _text(given, "queryId")
+        id = text_of(given, "queryId")
         if await self._rows.close(id):
             return Response(status_code=200)
-        return json_answer(
-            {"@type": "generic_error", "error_code": BAD_REQUEST, "message": f"No query with id {id}"}, 400
-        )
+        return json_answer(generic_problem(BAD_REQUEST, f"No query with id {id}"), 400)
 
     # -- inserts --------------------------------------------------------------------------------------
 
@@ -184,22 +175,15 @@ class RowRoutes:
             raise denied(request.scope, Action.WRITE, "rows")
         lines = _lines(request)
         first = await anext(lines, b"")
-        given = _object(parse_json(first, ApiError(400, BAD_REQUEST, "The first line is no JSON")))
-        name = _text(given, "target")
+        given = json_object(first, "The first line")
+        name = text_of(given, "target")
         catalog = self._catalog()
         target = catalog.sources.get(name) or catalog.sources.get(name.upper().strip("`"))
         if target is None or target.is_table or target.read_only:
             why = (
                 "is a table" if target is not None and target.is_table else "does not exist, or is read only"
             )
-            return json_answer(
-                {
-                    "@type": "generic_error",
-                    "error_code": BAD_STATEMENT,
-                    "message": f"The stream {name} {why}",
-                },
-                400,
-            )
+            return json_answer(generic_problem(BAD_STATEMENT, f"The stream {name} {why}"), 400)
         return StreamingResponse(self._inserted(target, lines), media_type=DELIMITED)
 
     async def _inserted(self, target: Source, lines: Lines) -> Lines:
@@ -384,7 +368,7 @@ async def _guarded(answer: Answer) -> AsyncIterator[Sequence[OutRow] | dict[str,
         async for chunk in answer.rows:
             yield chunk
     except (SqlError, ClusterError) as problem:
-        yield {"@type": "generic_error", "error_code": SERVER_ERROR, "message": str(problem)}
+        yield generic_problem(SERVER_ERROR, str(problem))
     finally:
         await answer.close()
 
@@ -395,13 +379,11 @@ async def _started(lines: Lines) -> Lines:
 
 
 def _refused(problem: SqlError, text: str) -> Response:
-    return json_answer(problem_body(problem, text), 400, ENTITIES)
+    return json_answer(statement_problem(problem, text, text), 400, ENTITIES)
 
 
 def _failed(message: str) -> Response:
-    return json_answer(
-        {"@type": "generic_error", "error_code": SERVER_ERROR, "message": message}, 500, ENTITIES
-    )
+    return json_answer(generic_problem(SERVER_ERROR, message), 500, ENTITIES)
 
 
 # -- requests -----------------------------------------------------------------------------------------
@@ -411,30 +393,7 @@ async def _body(request: Request, action: Action) -> Mapping[str, Any]:
     if not grants_of(request.scope).allow_all(action):
         raise denied(request.scope, action, "queries")
     body = await read_body(request, MAX_BODY_BYTES)
-    return _object(parse_json(body, ApiError(400, BAD_REQUEST, "The request is no JSON")))
-
-
-def _object(found: Any) -> Mapping[str, Any]:
-    if not isinstance(found, dict):
-        raise ApiError(400, BAD_REQUEST, "The request is no JSON object")
-    return found
-
-
-def _text(given: Mapping[str, Any], name: str) -> str:
-    found = given.get(name)
-    if not isinstance(found, str) or not found:
-        raise ApiError(400, BAD_REQUEST, f'The request has no text "{name}"')
-    return found
-
-
-def _texts(given: Mapping[str, Any], name: str) -> dict[str, str]:
-    found = given.get(name) or {}
-    if not isinstance(found, dict):
-        raise ApiError(400, BAD_REQUEST, f"{name} is no JSON object")
-    return {
-        key.removeprefix("ksql.streams."): value if isinstance(value, str) else orjson.dumps(value).decode()
-        for key, value in found.items()
-    }
+    return json_object(body)
 
 
 async def _lines(request: Request) -> Lines:

@@ -55,6 +55,7 @@ from ottla.sql.plan.statement_plan import (
     StatementPlan,
     WriteRow,
 )
+from ottla.sql.rows.bodies import plain_property
 from ottla.sql.rows.port import RowQueries
 from ottla.sql.server import entities
 from ottla.sql.server.connectors import Connectors
@@ -133,13 +134,13 @@ class Statements:
                 return await self._alter_system(statement, text, session)
             case SetProperty(name=name, value=value):
                 check_property(name, statement.at)
-                session.properties[name] = value
+                session.properties[plain_property(name)] = value
                 return None
             case UnsetProperty(name=name):
                 if name is None:
                     session.properties.clear()
                 else:
-                    session.properties.pop(name, None)
+                    session.properties.pop(plain_property(name), None)
                 return None
             case Define(name=name, value=value):
                 session.variables[name] = value
@@ -242,7 +243,7 @@ class Statements:
 
     def _asked(self, parsed: Parsed, session: Session) -> Asked:
         replaces = isinstance(parsed.statement, CreateSource | CreateAsSelect) and parsed.statement.or_replace
-        properties = {**self._node.state.properties, **self._node.default_properties, **session.properties}
+        properties = {**self._node.default_properties, **self._node.state.properties, **session.properties}
         now_ms = time.time_ns() // 1_000_000
         return Asked(parsed.text, parsed.statement.at, now_ms, properties, replaces)
 
@@ -268,7 +269,7 @@ class Statements:
         check_property(statement.name, statement.at)
         asked = Asked(text, statement.at, time.time_ns() // 1_000_000, session.properties)
         command = await self._node.carry_out(
-            lambda state: with_property(state, statement.name, statement.value, asked)
+            lambda state: with_property(state, plain_property(statement.name), statement.value, asked)
         )
         return entities.current_status(command, text)
 
