@@ -63,10 +63,16 @@ def test_queries_run_through_kills_replacement_pause_and_end(server: SqlServer, 
     name = stream(server, "page STRING, ms INT")
     table, filtered = f"T_{name}", f"F_{name}"
     server.run(f"CREATE TABLE {table} AS SELECT page, COUNT(*) AS n FROM {name} GROUP BY page;", EARLIEST)
-    (made,) = server.run(
-        f"CREATE STREAM {filtered} AS SELECT UCASE(page) AS page, ms FROM {name} WHERE ms > 10;", EARLIEST
-    )
+    try:
+        _, made = server.run(
+            "ALTER SYSTEM 'ksql.streams.auto.offset.reset'='earliest';"
+            f"CREATE STREAM {filtered} AS SELECT UCASE(page) AS page, ms FROM {name} WHERE ms > 10;"
+        )
+    finally:
+        server.run("ALTER SYSTEM 'auto.offset.reset'='latest';")
     id = made["commandStatus"]["queryId"]
+    (explained,) = server.run(f"EXPLAIN {id};")
+    assert explained["queryDescription"]["overriddenProperties"] == EARLIEST
     dice = random.Random()
     counts: dict[str, int] = {}
     large: list[list[object]] = []

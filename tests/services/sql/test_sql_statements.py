@@ -205,7 +205,9 @@ def test_a_push_query_from_the_beginning_has_each_row_once_while_others_are_writ
         httpx.post(f"{server.url}/close-query", json={"queryId": push.head["queryId"]})
 
 
-def test_a_property_has_its_effect_by_its_plain_name_and_with_the_prefix_of_streams(server: SqlServer) -> None:
+def test_a_property_has_its_effect_with_and_without_the_prefix_of_streams(
+    server: SqlServer,
+) -> None:
     def shown(text: str, properties: dict[str, str] | None = None) -> tuple[list[str], dict[str, str]]:
         *_, found = server.run(f"{text} SHOW PROPERTIES;", properties)
         return found["overwrittenProperties"], {row["name"]: row["value"] for row in found["properties"]}

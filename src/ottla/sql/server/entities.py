@@ -10,7 +10,7 @@ from ottla.sql.commands.command import Command, Outcome
 from ottla.sql.commands.state import PersistentQuery, SqlState
 from ottla.sql.functions.function import AggregateFunction, Function, TableFunction
 from ottla.sql.language.statements import Role
-from ottla.sql.running.queries import state_word
+from ottla.sql.running.state_words import status_word, streams_word
 from ottla.sql.running.wishes import QueryLife
 from ottla.sql.types.sql_types import Base, SqlType
 
@@ -104,7 +104,7 @@ def sources_list(kind: str, statement: str, sources: Iterable[Source]) -> Entity
 
 def query_row(query: PersistentQuery, life: QueryLife | None) -> Entity:
     """A query of SHOW QUERIES."""
-    word = state_word(query, life)
+    word = status_word(query, life)
     return {
         "queryString": query.statement,
         "sinks": [query.target],
@@ -257,7 +257,7 @@ def query_description(query: PersistentQuery, life: QueryLife | None, plan: str,
         "queryType": "PERSISTENT",
         "queryErrors": errors,
         "tasksMetadata": [],
-        "state": state_word(query, life),
+        "state": streams_word(query, life),
     }
 
 

@@ -54,7 +54,7 @@ def check_property(name: str, at: Position) -> None:
 
 def properties_list(text: str, node: SqlNode, session: Mapping[str, str]) -> Entity:
     """SHOW PROPERTIES: those of statements, then the server's settings that are no secrets."""
-    given = {**node.default_properties, **node.state.properties, **session}
+    given = {**node.default_properties, **session}
     rows = [
         {"name": name, "scope": "KSQL", "value": given.get(name), "editable": True, "level": "QUERY"}
         for name in sorted(SETTABLE)

@@ -78,7 +78,7 @@ class SqlService:
             raise ServiceError(f"ottla sql server: {problem}") from None
         self._registry = None if registry_access is None else RegistryClient(registry_access)
         self._connectors = Connectors(self._settings[names.CONNECT_URL])
-        rows = self._rows = RowParts(node, registry_access)
+        rows = self._rows = RowParts(node)
         statements = Statements(node, rows.queries, self._connectors, self._registry)
         self._application = sql_application([*SqlRoutes(node, statements).routes(), *rows.routes()])
         await node.start()

@@ -243,7 +243,7 @@ class Statements:
 
     def _asked(self, parsed: Parsed, session: Session) -> Asked:
         replaces = isinstance(parsed.statement, CreateSource | CreateAsSelect) and parsed.statement.or_replace
-        properties = {**self._node.default_properties, **self._node.state.properties, **session.properties}
+        properties = {**self._node.default_properties, **session.properties}
         now_ms = time.time_ns() // 1_000_000
         return Asked(parsed.text, parsed.statement.at, now_ms, properties, replaces)
 
