@@ -15,7 +15,7 @@ import httpx
 
 from support.servers.services import ServiceProcess
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 180.0
 QUICK = {"ottla.sql.session.timeout.ms": "3000", "ottla.sql.heartbeat.interval.ms": "300"}
 
 

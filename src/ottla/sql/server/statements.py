@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -71,6 +72,9 @@ MAX_SCRIPT_BYTES: Final = 1 << 20
 ASSERT_SECONDS: Final = 1.0
 ASSERT_LOOK_SECONDS: Final = 0.1
 ENDING_SECONDS: Final = 30.0
+OK: Final = "ok"
+ERROR: Final = "error"
+UNPARSED: Final = "unparsed"
 
 
 class StatementError(Exception):
@@ -102,24 +106,38 @@ class Statements:
         self._rows = rows
         self._connectors = connectors
         self._registry = registry
+        self.outcomes: Counter[tuple[str, str]] = Counter()
+        """By the statement's name and how it went: ok or error."""
 
     async def run(self, script: str, session: Session) -> list[Entity]:
         """Carry out a script's statements in order. Raises StatementError, ApiError."""
         answers: list[Entity] = []
-        text = ""
+        text, is_parsed = "", False
         try:
             for number, parsed in enumerate(parse_script(script, session.variables)):
-                text = parsed.text
+                text, is_parsed = parsed.text, True
                 if number >= MAX_STATEMENTS:
                     raise SqlError(f"there are more than {MAX_STATEMENTS} statements", parsed.statement.at)
                 answer = await self._one(parsed, session)
                 if answer is not None:
                     answers.append(answer)
+                is_parsed = False
         except SqlError as problem:
+            if not is_parsed:
+                self.outcomes[UNPARSED, ERROR] += 1
             raise StatementError(problem, text or script, script, answers) from None
         return answers
 
     async def _one(self, parsed: Parsed, session: Session) -> Entity | None:
+        name, outcome = type(parsed.statement).__name__, ERROR
+        try:
+            answer = await self._carried_out(parsed, session)
+            outcome = OK
+        finally:
+            self.outcomes[name, outcome] += 1
+        return answer
+
+    async def _carried_out(self, parsed: Parsed, session: Session) -> Entity | None:
         statement, text = parsed.statement, parsed.text
         match statement:
             case Show():
