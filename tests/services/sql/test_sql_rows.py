@@ -441,6 +441,17 @@ def test_a_server_that_still_reads_a_table_passes_questions_on(
     asyncio.run(answers(["http://127.0.0.1:1", server.url]))
 
 
+def test_no_row_of_a_long_stream_of_inserts_is_lost_or_cut(server: SqlServer) -> None:
+    """The body is still on its way when the first acknowledgement leaves."""
+    name = made(server, "STREAM", "n INT, s STRING", partitions=1)
+    rows = [[number, f"{number}".zfill(20_000)] for number in range(150)]
+    lines = [json.dumps({"target": name}), *(json.dumps({"N": n, "S": s}) for n, s in rows), ""]
+    answer = httpx.post(f"{server.url}/inserts-stream", content="\n".join(lines), timeout=TIMEOUT_S)
+    found = [json.loads(line) for line in answer.text.splitlines()]
+    assert found == [{"status": "ok", "seq": number} for number in range(150)]
+    assert server.rows(f"SELECT * FROM {name};") == rows
+
+
 class FailingSpark:
     """Satisfies TransientQueries: a topic for each query, which fails when it is told to."""
 

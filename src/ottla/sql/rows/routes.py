@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final
 
 import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ottla.client.errors import ClusterError
 from ottla.sql.catalog.sources import Catalog, Source
@@ -20,6 +20,7 @@ from ottla.sql.functions import casts
 from ottla.sql.language.errors import START, SqlError
 from ottla.sql.language.parser import parse_script
 from ottla.sql.language.statements import Print, Role, Select
+from ottla.sql.rows.answer_form import form_of
 from ottla.sql.rows.bodies import (
     BAD_REQUEST,
     BAD_STATEMENT,
@@ -32,9 +33,11 @@ from ottla.sql.rows.bodies import (
     text_of,
     texts_of,
 )
-from ottla.sql.rows.json_values import from_json, parsed, to_client
-from ottla.sql.rows.port import Answer, OutColumn, OutRow, WholeRows
+from ottla.sql.rows.json_values import from_json, parsed
+from ottla.sql.rows.port import Answer, OutRow, WholeRows
+from ottla.sql.rows.printer import Lines, Printer
 from ottla.sql.rows.row_queries import SqlRows
+from ottla.sql.rows.row_socket import RowSocket
 from ottla.sql.types.bad_value import BadValue
 from ottla.sql.types.sql_types import STRING, Base
 from ottla.web.access_rules import Action
@@ -47,20 +50,10 @@ DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
 JSON: Final = "application/json"
 MAX_BODY_BYTES: Final = 1 << 20
 MAX_LINE_BYTES: Final = 1 << 20
-MAX_FORMS: Final = 1_000
 MAX_UNDER_WAY: Final = 500
 """Rows of one /inserts-stream that the cluster has not acknowledged."""
 
 log = logging.getLogger("ottla.sql")
-
-Lines = AsyncIterator[bytes]
-
-
-class Printer(Protocol):
-    """PRINT's lines."""
-
-    def __call__(self, statement: Print, properties: Mapping[str, str]) -> Lines:
-        """The lines, to the topic's end or for ever. Raises SqlError."""
 
 
 class RowRoutes:
@@ -77,6 +70,7 @@ class RowRoutes:
         self._catalog = catalog
         self._defaults = defaults
         self._printer = printer
+        self._socket = RowSocket(rows, defaults, printer)
 
     def routes(self) -> list[BaseRoute]:
         """All of them."""
@@ -85,6 +79,7 @@ class RowRoutes:
             Route("/query", self._query, methods=["POST"]),
             Route("/close-query", self._close, methods=["POST"]),
             Route("/inserts-stream", self._inserts, methods=["POST"]),
+            WebSocketRoute("/ws/query", self._socket.query),
         ]
 
     # -- queries --------------------------------------------------------------------------------------
@@ -107,7 +102,7 @@ class RowRoutes:
         if isinstance(answer, Response):
             return answer
         accepts = request.headers.get("accept", "")
-        form = _form(answer.columns)
+        form = form_of(answer.columns)
         head = {"queryId": answer.query_id, "columnNames": form.names, "columnTypes": form.types}
         if ENTITIES in accepts and DELIMITED not in accepts:
             return await _sent(answer, _as_entities(answer), ENTITIES)
@@ -170,7 +165,7 @@ class RowRoutes:
 
     # -- inserts --------------------------------------------------------------------------------------
 
-    async def _inserts(self, request: Request) -> Response:
+    async def _inserts(self, request: Request) -> ASGIApp:
         if not grants_of(request.scope).allow_all(Action.WRITE):
             raise denied(request.scope, Action.WRITE, "rows")
         lines = _lines(request)
@@ -184,9 +179,9 @@ class RowRoutes:
                 "is a table" if target is not None and target.is_table else "does not exist, or is read only"
             )
             return json_answer(generic_problem(BAD_STATEMENT, f"The stream {name} {why}"), 400)
-        return StreamingResponse(self._inserted(target, lines), media_type=DELIMITED)
+        return _sent_while_read(self._inserted(target, lines), DELIMITED)
 
-    async def _inserted(self, target: Source, lines: Lines) -> Lines:
+    async def _inserted(self, target: Source, lines: Lines) -> AsyncGenerator[bytes, None]:
         """An acknowledgement for each row, in their order; up to MAX_UNDER_WAY rows are under way at once."""
         under_way: asyncio.Queue[asyncio.Future[None] | Exception | None] = asyncio.Queue(MAX_UNDER_WAY)
 
@@ -268,35 +263,6 @@ def _place(answer: Answer) -> dict[str, str]:
     return headers
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """How rows of some columns are told."""
-
-    columns: tuple[OutColumn, ...]
-    names: list[str]
-    types: list[str]
-    converters: list[Callable[[Any], Any]]
-
-    def cells(self, row: OutRow) -> list[Any]:
-        """A row's values for JSON."""
-        return [convert(value) for convert, value in zip(self.converters, row.values, strict=True)]
-
-
-_forms: OrderedDict[int, _Form] = OrderedDict()
-"""By the identity of columns: those of a plan that is kept are one object for all of its questions."""
-
-
-def _form(columns: tuple[OutColumn, ...]) -> _Form:
-    found = _forms.get(id(columns))
-    if found is None or found.columns is not columns:
-        types = [str(each.type) for each in columns]
-        converters = [to_client(each.type) for each in columns]
-        found = _forms[id(columns)] = _Form(columns, [each.name for each in columns], types, converters)
-        if len(_forms) > MAX_FORMS:
-            _forms.popitem(last=False)
-    return found
-
-
 async def _sent(answer: Answer, lines: Lines, media_type: str) -> Response:
     """The response; at once where all rows are there, as that takes half of the time."""
     if isinstance(answer.rows, WholeRows):
@@ -306,7 +272,7 @@ async def _sent(answer: Answer, lines: Lines, media_type: str) -> Response:
 
 
 async def _as_lines(answer: Answer, head: Mapping[str, Any]) -> Lines:
-    cells = _form(answer.columns).cells
+    cells = form_of(answer.columns).cells
     yield orjson.dumps(head, option=orjson.OPT_APPEND_NEWLINE)
     async for chunk in _guarded(answer):
         if isinstance(chunk, dict):
@@ -322,7 +288,7 @@ def _array(row: OutRow, cells: Callable[[OutRow], list[Any]]) -> Any:
 
 
 async def _as_array(answer: Answer, head: Mapping[str, Any]) -> Lines:
-    cells = _form(answer.columns).cells
+    cells = form_of(answer.columns).cells
     yield b"[" + orjson.dumps(head)
     async for chunk in _guarded(answer):
         if isinstance(chunk, dict):
@@ -334,7 +300,7 @@ async def _as_array(answer: Answer, head: Mapping[str, Any]) -> Lines:
 
 async def _as_entities(answer: Answer) -> Lines:
     """The older form: an array of objects, each in a line."""
-    cells = _form(answer.columns).cells
+    cells = form_of(answer.columns).cells
     schema = ", ".join(
         f"{quoted_always(each.name)} {each.type}{' KEY' if each.is_key else ''}" for each in answer.columns
     )
@@ -371,6 +337,24 @@ async def _guarded(answer: Answer) -> AsyncIterator[Sequence[OutRow] | dict[str,
         yield generic_problem(SERVER_ERROR, str(problem))
     finally:
         await answer.close()
+
+
+def _sent_while_read(lines: AsyncGenerator[bytes, None], media_type: str) -> ASGIApp:
+    """An answer that is sent while its request's body still comes.
+
+    Starlette's StreamingResponse reads the request itself, to notice a client that goes away: what it read of
+    the body would be lost.
+    """
+
+    async def send_all(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-type", media_type.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        async with aclosing(lines):
+            async for line in lines:
+                await send({"type": "http.response.body", "body": line, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    return send_all
 
 
 async def _started(lines: Lines) -> Lines:

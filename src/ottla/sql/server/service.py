@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -45,7 +46,7 @@ class SqlService:
         self._settings = settings
         advertised = settings[names.ADVERTISED_LISTENER]
         host = None if advertised is None else urlsplit(advertised).hostname
-        self.front = FrontOptions.of(settings, host)
+        self.front = replace(FrontOptions.of(settings, host), websockets=True)
         self._node: SqlNode | None = None
         self._connectors: Connectors | None = None
         self._registry: RegistryClient | None = None

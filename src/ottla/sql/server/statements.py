@@ -58,6 +58,7 @@ from ottla.sql.plan.statement_plan import (
 )
 from ottla.sql.rows.bodies import plain_property
 from ottla.sql.rows.port import RowQueries
+from ottla.sql.rows.schema_json import schema_json
 from ottla.sql.server import entities
 from ottla.sql.server.connectors import Connectors
 from ottla.sql.server.entities import Entity, entity
@@ -276,9 +277,11 @@ class Statements:
             ) from None
 
     async def _control(self, statement: ControlQuery, text: str, session: Session) -> Entity:
-        id = statement.query_id
-        if statement.action is QueryAction.TERMINATE and id is not None and await self._rows.close(id):
-            return entity("warning_entity", text, message="Query terminated.")
+        if statement.action is QueryAction.TERMINATE and statement.query_id is not None:
+            wanted = statement.query_id.upper()
+            for push in self._rows.running():
+                if push.query_id.upper() == wanted and await self._rows.close(push.query_id):
+                    return entity("warning_entity", text, message="Query terminated.")
         asked = Asked(text, statement.at, time.time_ns() // 1_000_000, session.properties)
         command = await self._node.carry_out(lambda state: controlled(state, statement, asked))
         return entities.current_status(command, text)
@@ -408,7 +411,7 @@ class Statements:
         sinks = [plan.target.name] if isinstance(plan, PutQuery) else []
         fields = []
         for each in plan.query.projection:
-            field_of = {"name": each.name, "schema": entities.schema_json(each.expression.type)}
+            field_of = {"name": each.name, "schema": schema_json(each.expression.type)}
             fields.append(field_of | ({"type": "KEY"} if each.key else {}))
         found = {
             "id": "",
