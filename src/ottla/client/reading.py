@@ -12,6 +12,15 @@ from ottla.client.access import ClusterAccess
 from ottla.client.errors import ClusterError
 
 READ_STALL_SECONDS: Final = 30.0
+_HOPELESS: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError._AUTHENTICATION,
+    }
+)
 
 
 def reader(access: ClusterAccess, properties: Mapping[str, Any] | None = None) -> Consumer:
@@ -63,6 +72,11 @@ def read(
                     yield message
     finally:
         consumer.close()
+
+
+def ends_reading(error: KafkaError) -> bool:
+    """Whether a consumer that goes on for ever can't: librdkafka itself tries all else again."""
+    return bool(error.fatal()) or error.code() in _HOPELESS
 
 
 def _is_before_end(message: Message, end: Mapping[int, int], left: set[int | None], where: str) -> bool:

@@ -41,6 +41,10 @@ class CrossOrigin:
         """Whether any origin is allowed."""
         return bool(self._origins)
 
+    def allows_page(self, origin: str, host: str) -> bool:
+        """Whether a page of this origin may open a WebSocket at this host; no browser asks before."""
+        return origin.partition("://")[2].lower() == host.lower() or self._allows(origin)
+
     def answered(self, origin: str | None) -> Headers:
         """The headers of an answer to a page of this origin; None for a request without one."""
         if origin is None or not self._allows(origin):

@@ -79,6 +79,9 @@ class Front:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
+        if scope["type"] == "websocket":
+            await self._keep_socket(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -104,6 +107,47 @@ class Front:
             self._under_way.discard(task)
             if not self._under_way:
                 self._none_left.set()
+
+    async def _keep_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A WebSocket from its handshake, which may be refused as a request may, to its end."""
+        task = asyncio.current_task()
+        assert task is not None, "the server runs each WebSocket as a task"
+        self._under_way.add(task)
+        try:
+            refusal, asked = await self._admitted_socket(scope)
+            if refusal is not None:
+                await refusal(scope, receive, send)
+            else:
+                await self._app(asked, receive, send)
+        except asyncio.CancelledError:
+            if not self._cut_off:
+                raise
+            task.uncancel()  # the server tells the client with its close
+        finally:
+            self._under_way.discard(task)
+            if not self._under_way:
+                self._none_left.set()
+
+    async def _admitted_socket(self, scope: Scope) -> tuple[ASGIApp | None, Scope]:
+        """The refusal of a handshake, None for none, and the scope that tells its client."""
+        given = {name: value for name, value in scope["headers"] if name in _READ}
+        host, origin = given.get(b"host"), given.get(b"origin")
+        hosts = self._hosts_of_loopback if scope.get("server") in self._on_loopback else self._hosts
+        if host is None or not hosts.allows(_text(host)):
+            return _refused_host(scope, host) or error_answer(
+                400, 400, "A handshake needs a host", JSON
+            ), scope
+        # A browser sends its user's credentials with a handshake of any page, and asks nobody.
+        if origin is not None and not self._cross_origin.allows_page(_text(origin), _text(host or b"")):
+            return error_answer(403, 403, "Pages of this origin may not connect", JSON), scope
+        as_request = {**scope, "method": "GET", "scheme": "https" if scope["scheme"] == "wss" else "http"}
+        if not self._asks_who(as_request):
+            return None, scope
+        assert self._security is not None
+        caller = await self._security.admit(as_request, given)
+        if isinstance(caller, Response):
+            return caller, scope
+        return None, with_caller(scope, caller, self._security.grants(caller))
 
     async def drain(self) -> None:
         """Wait until no request is under way, for DRAIN_SECONDS at most; then cut off those that are."""

@@ -85,7 +85,7 @@ class FrontOptions:
 
     security: None for a service that does not tell its clients apart. tracing: the collector of traces.
     is_signed: whether requests of a method and path (as it came) are signed by another instance, which their
-    endpoints check: they are not asked for an identity besides.
+    endpoints check: they are not asked for an identity besides. websockets: whether it has routes of them.
     """
 
     origins: tuple[str, ...] = ()
@@ -100,6 +100,7 @@ class FrontOptions:
     tracing: OtlpTarget | None = None
     traces_ratio: float = 1.0
     is_signed: Callable[[str, bytes], bool] = _never
+    websockets: bool = False
 
     @classmethod
     def of(

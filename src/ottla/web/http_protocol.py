@@ -84,6 +84,19 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.figures.refuse(Refusal.CONNECTIONS)
         super().on_headers_complete()
 
+    def handle_websocket_upgrade(self) -> None:
+        """As uvicorn's own, which bounds the number of requests alone; this protocol's watch ends here."""
+        if self._has_no_place():
+            self._answer(503, b"Service Unavailable", "There are too many connections")
+            return
+        if self._look is not None:
+            self._look.cancel()
+        if self._certificate is not None:
+            self.app_state = {**self.app_state, CERTIFICATE: self._certificate}
+        if self.figures is not None:
+            self.figures.connections -= 1  # it is counted by its new protocol, which is told of its end
+        super().handle_websocket_upgrade()
+
     def _client_may_send(self) -> bool:
         """Whether the client is in the middle of a request, so that more of it may come."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
@@ -109,6 +122,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def _refuse(self, status: int, phrase: bytes, message: str) -> None:
         if self.figures is not None:
             self.figures.refuse(Refusal.HEAD_BYTES if status == 431 else Refusal.MALFORMED)
+        self._answer(status, phrase, message)
+
+    def _answer(self, status: int, phrase: bytes, message: str) -> None:
         content = orjson.dumps({"error_code": status, "message": message})
         lines = [
             b"HTTP/1.1 %d %s" % (status, phrase),

@@ -15,6 +15,7 @@ import ssl
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 import uvicorn
@@ -272,6 +273,20 @@ async def _listen(
     sockets = [each for each, _ in bound]
     figures = None if runs is None else runs.figures
     front = Front(service.app, service.front, [each.getsockname()[:2] for each in sockets], figures)
+    sockets_options: dict[str, Any] = {"ws": "none"}
+    if service.front.websockets:
+        from ottla.web.websocket_protocol import (  # a library that other services do not need
+            MESSAGE_BYTES,
+            PING_SECONDS,
+            CountedWebSocket,
+        )
+
+        sockets_options = {
+            "ws": partial(CountedWebSocket, figures=figures),
+            "ws_max_size": MESSAGE_BYTES,
+            "ws_ping_interval": PING_SECONDS,
+            "ws_ping_timeout": PING_SECONDS,
+        }
     config = uvicorn.Config(
         traced(front, _tracer(service), stack),
         http=BoundedHttpProtocol,
@@ -279,13 +294,13 @@ async def _listen(
         lifespan="off",
         log_config=None,
         access_log=False,
-        ws="none",
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=IDLE_CONNECTION_SECONDS,
         timeout_graceful_shutdown=STOP_REQUESTS_SECONDS,
         limit_concurrency=CONNECTIONS,
         backlog=BACKLOG,
+        **sockets_options,
     )
     server = _Uvicorn(config, bound, figures)
 

@@ -7,9 +7,9 @@ import json
 import random
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
@@ -25,11 +25,13 @@ from ottla.sql.functions.registry import Functions
 from ottla.sql.language.errors import SqlError
 from ottla.sql.language.parser import parse_statement
 from ottla.sql.language.statements import Select
-from ottla.sql.plan.statement_plan import PutSource
+from ottla.sql.plan.statement_plan import PutQuery, PutSource
 from ottla.sql.rows.forwarding import FORWARDED
-from ottla.sql.rows.port import Answer, TransientQueries
+from ottla.sql.rows.port import Answer, TransientQueries, TransientQuery
+from ottla.sql.rows.routes import RowRoutes
 from ottla.sql.rows.row_queries import SqlRows
-from support.clients.confluent import eventually
+from ottla.web.application import json_application
+from support.clients.confluent import create_topic, eventually
 from support.servers.ottla_broker import OttlaBroker
 from support.servers.services import ServiceProcess
 from support.sql.sql_server import TIMEOUT_S, Push, SqlServer
@@ -437,3 +439,84 @@ def test_a_server_that_still_reads_a_table_passes_questions_on(
             await rows.stop()
 
     asyncio.run(answers(["http://127.0.0.1:1", server.url]))
+
+
+def test_no_row_of_a_long_stream_of_inserts_is_lost_or_cut(server: SqlServer) -> None:
+    """The body is still on its way when the first acknowledgement leaves."""
+    name = made(server, "STREAM", "n INT, s STRING", partitions=1)
+    rows = [[number, f"{number}".zfill(20_000)] for number in range(150)]
+    lines = [json.dumps({"target": name}), *(json.dumps({"N": n, "S": s}) for n, s in rows), ""]
+    answer = httpx.post(f"{server.url}/inserts-stream", content="\n".join(lines), timeout=TIMEOUT_S)
+    found = [json.loads(line) for line in answer.text.splitlines()]
+    assert found == [{"status": "ok", "seq": number} for number in range(150)]
+    assert server.rows(f"SELECT * FROM {name};") == rows
+
+
+class FailingSpark:
+    """Satisfies TransientQueries: a topic for each query, which fails when it is told to."""
+
+    def __init__(self, broker: OttlaBroker) -> None:
+        self._broker = broker
+        self.fails = asyncio.Event()
+        self.targets: list[Source] = []
+        self.stopped: list[str] = []
+
+    async def start(self, plan: PutQuery, properties: Mapping[str, str]) -> TransientQuery:
+        target = replace(plan.target, topic=plan.target.name)
+        await asyncio.to_thread(create_topic, self._broker.bootstrap, target.topic, 1)
+        self.targets.append(target)
+        return TransientQuery(target.name, target)
+
+    async def stop(self, query: TransientQuery) -> None:
+        self.stopped.append(query.query_id)
+
+    async def failure(self, query: TransientQuery) -> str:
+        await self.fails.wait()
+        return "the executor is lost\nat line 1"
+
+
+def test_a_push_query_that_fails_on_spark_ends_with_the_reason_and_rows_come_before(
+    broker: OttlaBroker, tmp_path: Path
+) -> None:
+    text = "CREATE STREAM s (a INT, b INT) WITH (kafka_topic='s', value_format='json', partitions=1);"
+    plan = Binder().bind(parse_statement(text))
+    assert isinstance(plan, PutSource)
+    catalog = Catalog().with_source(plan.source)
+
+    async def asked() -> None:
+        spark = FailingSpark(broker)
+        rows = SqlRows(
+            ClusterAccess(broker.bootstrap),
+            lambda: catalog,
+            Functions(),
+            tmp_path,
+            spark,
+            answers_pulls=False,
+        )
+        routes = RowRoutes(rows, lambda: catalog, dict, cast(Any, None)).routes()
+        transport = httpx.ASGITransport(json_application(routes))
+        try:
+            async with httpx.AsyncClient(transport=transport, base_url="http://sql") as client:
+                refused = await client.post("/query-stream", json={"sql": "SELECT * FROM s;"})
+                assert refused.status_code == 400
+                assert "ksql.pull.queries.enable" in refused.json()["advice"]
+                text = "SELECT a, COUNT(*) AS n FROM s GROUP BY a EMIT CHANGES;"
+                asking = asyncio.create_task(client.post("/query", json={"ksql": text}))
+                async with asyncio.timeout(TIMEOUT_S):
+                    await asyncio.to_thread(eventually, rows.running, "it runs", TIMEOUT_S)
+                    (running,) = rows.running()
+                    (target,) = spark.targets
+                    await rows.write(target, {"A": 7, "N": 5})
+                    await asyncio.to_thread(
+                        eventually, lambda: rows.running()[0].rows_sent, "a row is sent", TIMEOUT_S
+                    )
+                    spark.fails.set()
+                    header, row, error = (await asking).json()
+            assert header["header"]["queryId"] == running.query_id
+            assert row["row"]["columns"] == [7, 5]
+            assert error["errorMessage"]["message"] == "the query has failed: the executor is lost"
+            assert spark.stopped == [target.name]
+        finally:
+            await rows.stop()
+
+    asyncio.run(asked())

@@ -205,6 +205,29 @@ def test_a_push_query_from_the_beginning_has_each_row_once_while_others_are_writ
         httpx.post(f"{server.url}/close-query", json={"queryId": push.head["queryId"]})
 
 
+def test_a_property_has_its_effect_with_and_without_the_prefix_of_streams(
+    server: SqlServer,
+) -> None:
+    def shown(text: str, properties: dict[str, str] | None = None) -> tuple[list[str], dict[str, str]]:
+        *_, found = server.run(f"{text} SHOW PROPERTIES;", properties)
+        return found["overwrittenProperties"], {row["name"]: row["value"] for row in found["properties"]}
+
+    reset, prefixed = "auto.offset.reset", "ksql.streams.auto.offset.reset"
+    for set_text, given in (("", {prefixed: "earliest"}), (f"SET '{prefixed}'='earliest';", None)):
+        overwritten, values = shown(set_text, given)
+        assert (overwritten, values[reset]) == ([reset], "earliest")
+        overwritten, values = shown(f"{set_text} UNSET '{prefixed}';", given)
+        assert (overwritten, values[reset]) == ([], "latest")
+    name = stream(server, "a INT")
+    server.run(f"INSERT INTO {name} VALUES (1);")
+    try:
+        assert shown(f"ALTER SYSTEM '{prefixed}'='earliest';")[1][reset] == "earliest"
+        push = Push(server, f"SELECT * FROM {name} EMIT CHANGES LIMIT 1;")
+        assert push.until_ended() == [[1]]
+    finally:
+        server.run(f"ALTER SYSTEM '{prefixed}'='latest';")
+
+
 def test_limit_ends_a_push_query(server: SqlServer) -> None:
     name = stream(server, "a INT")
     push = Push(server, f"SELECT a FROM {name} EMIT CHANGES LIMIT 2;")

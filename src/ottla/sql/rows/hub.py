@@ -16,10 +16,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, Message, TopicPartition
 
 from ottla.client.cluster import KafkaCluster
 from ottla.client.errors import ClusterError
+from ottla.client.reading import ends_reading
 from ottla.sql.language.errors import SqlError
 from ottla.sql.rows.codecs import BadRecord, KafkaRecord, Row, RowCodec
 from ottla.sql.rows.messages import record_of
@@ -30,7 +31,6 @@ BATCH_RECORDS: Final = 2_000
 CONSUME_SECONDS: Final = 0.05
 MAX_WAITING_ROWS: Final = 100_000
 CLOSE_SECONDS: Final = 10.0
-RETRY_SECONDS: Final = 0.5
 
 log = logging.getLogger("ottla.sql")
 
@@ -48,7 +48,8 @@ class Outlet:
         self._waiting: deque[Sequence[OutRow]] = deque()
         self._count = 0
         self._news = asyncio.Event()
-        self._problem: SqlError | None = None
+        self.problem: SqlError | None = None
+        """By which it has ended, if it has by one."""
         self.is_ended = False
         self.has_until: dict[int, int] = {}
         """By partition: the offset up to which it has its rows. Of the reader's thread."""
@@ -90,7 +91,7 @@ class Outlet:
     def _end(self, problem: SqlError | None) -> None:
         if not self.is_ended:
             self.is_ended = True
-            self._problem = problem
+            self.problem = problem
         self._news.set()
 
     async def rows(self) -> AsyncIterator[Sequence[OutRow]]:
@@ -102,8 +103,8 @@ class Outlet:
                 self.rows_sent += len(chunk)
                 yield chunk
             if self.is_ended:
-                if self._problem is not None:
-                    raise self._problem
+                if self.problem is not None:
+                    raise self.problem
                 return
             self._news.clear()
             await self._news.wait()
@@ -191,7 +192,7 @@ class TopicReader:
             error = message.error()
             if error is None:
                 found.append(record_of(message))
-            elif error.code() in _HOPELESS or error.fatal():
+            elif ends_reading(error):
                 raise ClusterError(error.str())
         if not found:
             return
@@ -276,14 +277,3 @@ class Hub:
             self._queries.clear()
         for each in readers:
             each.close()
-
-
-_HOPELESS: Final = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError._AUTHENTICATION,
-    }
-)

@@ -6,7 +6,7 @@ import base64
 import binascii
 import datetime
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
@@ -180,11 +180,6 @@ def _writer(of: SqlType, *, shown: bool) -> Convert:
 def json_text(value: Any) -> bytes:
     """The compact JSON of what `to_topic` or `to_client` gave."""
     return orjson.dumps(value)
-
-
-def values_text(values: Sequence[Any]) -> bytes:
-    """A row's JSON array."""
-    return orjson.dumps(list(values))
 
 
 def _json_double(value: float) -> float | str:

@@ -88,8 +88,6 @@ class RunningPush:
     text: str
     sources: tuple[str, ...]
     rows_sent: int
-    transient_topic: str | None = None
-    """The topic that Spark writes its rows to; None where they come from its source's topic."""
 
 
 class RowQueries(Protocol):
@@ -127,16 +125,6 @@ class TransientQueries(Protocol):
 
     async def failure(self, query: TransientQuery) -> str:
         """Wait until the query can't go on; the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class PeerAnswer:
-    """A pull query's answer from another server."""
-
-    columns: tuple[OutColumn, ...]
-    rows: Sequence[OutRow]
-    positions: Mapping[tuple[str, int], int]
-    lag: int | None
 
 
 class Peers(Protocol):

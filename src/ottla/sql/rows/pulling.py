@@ -16,6 +16,7 @@ from ottla.sql.language.errors import SqlError
 from ottla.sql.plan.query_plan import QueryPlan
 from ottla.sql.rows.bounds import Bounds, bounds_of, given_key
 from ottla.sql.rows.codecs import BadRecord, Row, RowCodec
+from ottla.sql.rows.figures import Reads
 from ottla.sql.rows.hub import readable
 from ottla.sql.rows.messages import record_of
 from ottla.sql.rows.port import OutRow
@@ -61,6 +62,13 @@ class PullPlan:
         source = query.source.source
         bounds, key = bounds_of(query.where, source), given_key(query.where, source)
         return cls(query, Selection(query, functions), bounds, key=key)
+
+    @property
+    def reads(self) -> Reads:
+        """What it reads."""
+        if not self.query.source.source.is_table:
+            return Reads.STREAM
+        return Reads.TABLE if self.bounds.keys is None else Reads.KEY
 
     def require_allowed(self, properties: Mapping[str, str]) -> None:
         """Raises SqlError for a scan where the properties allow none."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final
 
 import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ottla.client.errors import ClusterError
 from ottla.sql.catalog.sources import Catalog, Source
@@ -20,54 +20,40 @@ from ottla.sql.functions import casts
 from ottla.sql.language.errors import START, SqlError
 from ottla.sql.language.parser import parse_script
 from ottla.sql.language.statements import Print, Role, Select
-from ottla.sql.rows.json_values import from_json, parsed, to_client
-from ottla.sql.rows.port import Answer, OutColumn, OutRow, WholeRows
+from ottla.sql.rows.answer_form import form_of
+from ottla.sql.rows.bodies import (
+    BAD_REQUEST,
+    BAD_STATEMENT,
+    ENTITIES,
+    SERVER_ERROR,
+    generic_problem,
+    json_object,
+    properties_of,
+    statement_problem,
+    text_of,
+    texts_of,
+)
+from ottla.sql.rows.json_values import from_json, parsed
+from ottla.sql.rows.port import Answer, OutRow, WholeRows
+from ottla.sql.rows.printer import Lines, Printer
 from ottla.sql.rows.row_queries import SqlRows
+from ottla.sql.rows.row_socket import RowSocket
 from ottla.sql.types.bad_value import BadValue
 from ottla.sql.types.sql_types import STRING, Base
 from ottla.web.access_rules import Action
 from ottla.web.application import json_answer
-from ottla.web.bodies import parse_json, read_body
+from ottla.web.bodies import read_body
 from ottla.web.callers import denied, grants_of
 from ottla.web.errors import ApiError
 
-ENTITIES: Final = "application/vnd.ksql.v1+json"
 DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
 JSON: Final = "application/json"
-BAD_REQUEST: Final = 40000
-BAD_STATEMENT: Final = 40001
-SERVER_ERROR: Final = 50000
 MAX_BODY_BYTES: Final = 1 << 20
 MAX_LINE_BYTES: Final = 1 << 20
-MAX_FORMS: Final = 1_000
 MAX_UNDER_WAY: Final = 500
 """Rows of one /inserts-stream that the cluster has not acknowledged."""
 
 log = logging.getLogger("ottla.sql")
-
-Lines = AsyncIterator[bytes]
-
-
-class Printer(Protocol):
-    """PRINT's lines."""
-
-    def __call__(self, statement: Print, properties: Mapping[str, str]) -> Lines:
-        """The lines, to the topic's end or for ever. Raises SqlError."""
-
-
-def problem_body(problem: SqlError, text: str) -> dict[str, Any]:
-    """ksqlDB's body of a statement that can't be, with the place and the advice besides."""
-    found: dict[str, Any] = {
-        "@type": "statement_error",
-        "error_code": BAD_STATEMENT,
-        "message": problem.shown(text),
-        "statementText": text,
-        "entities": [],
-        "advice": problem.advice,
-    }
-    if problem.position is not None:
-        found["position"] = {"line": problem.position.line, "column": problem.position.column}
-    return found
 
 
 class RowRoutes:
@@ -84,6 +70,7 @@ class RowRoutes:
         self._catalog = catalog
         self._defaults = defaults
         self._printer = printer
+        self._socket = RowSocket(rows, defaults, printer)
 
     def routes(self) -> list[BaseRoute]:
         """All of them."""
@@ -92,17 +79,18 @@ class RowRoutes:
             Route("/query", self._query, methods=["POST"]),
             Route("/close-query", self._close, methods=["POST"]),
             Route("/inserts-stream", self._inserts, methods=["POST"]),
+            WebSocketRoute("/ws/query", self._socket.query),
         ]
 
     # -- queries --------------------------------------------------------------------------------------
 
     async def _query_stream(self, request: Request) -> Response:
         given = await _body(request, Action.READ)
-        text = _text(given, "sql")
-        properties = {**self._defaults(), **_texts(given, "properties")}
+        text = text_of(given, "sql")
+        properties = {**self._defaults(), **properties_of(given, "properties")}
         answer = await self._known(text, properties)
         if answer is None:
-            variables = _texts(given, "sessionVariables")
+            variables = texts_of(given, "sessionVariables")
             statement = self._statement(text, variables)
             if isinstance(statement, Response):
                 return statement
@@ -114,7 +102,7 @@ class RowRoutes:
         if isinstance(answer, Response):
             return answer
         accepts = request.headers.get("accept", "")
-        form = _form(answer.columns)
+        form = form_of(answer.columns)
         head = {"queryId": answer.query_id, "columnNames": form.names, "columnTypes": form.types}
         if ENTITIES in accepts and DELIMITED not in accepts:
             return await _sent(answer, _as_entities(answer), ENTITIES)
@@ -124,9 +112,9 @@ class RowRoutes:
 
     async def _query(self, request: Request) -> Response:
         given = await _body(request, Action.READ)
-        text = _text(given, "ksql")
-        properties = {**self._defaults(), **_texts(given, "streamsProperties")}
-        statement = self._statement(text, _texts(given, "sessionVariables"))
+        text = text_of(given, "ksql")
+        properties = {**self._defaults(), **properties_of(given, "streamsProperties")}
+        statement = self._statement(text, texts_of(given, "sessionVariables"))
         if isinstance(statement, Response):
             return statement
         if isinstance(statement, Print):
@@ -170,39 +158,30 @@ class RowRoutes:
 
     async def _close(self, request: Request) -> Response:
         given = await _body(request, Action.READ)
-        id = _text(given, "queryId")
+        id = text_of(given, "queryId")
         if await self._rows.close(id):
             return Response(status_code=200)
-        return json_answer(
-            {"@type": "generic_error", "error_code": BAD_REQUEST, "message": f"No query with id {id}"}, 400
-        )
+        return json_answer(generic_problem(BAD_REQUEST, f"No query with id {id}"), 400)
 
     # -- inserts --------------------------------------------------------------------------------------
 
-    async def _inserts(self, request: Request) -> Response:
+    async def _inserts(self, request: Request) -> ASGIApp:
         if not grants_of(request.scope).allow_all(Action.WRITE):
             raise denied(request.scope, Action.WRITE, "rows")
         lines = _lines(request)
         first = await anext(lines, b"")
-        given = _object(parse_json(first, ApiError(400, BAD_REQUEST, "The first line is no JSON")))
-        name = _text(given, "target")
+        given = json_object(first, "The first line")
+        name = text_of(given, "target")
         catalog = self._catalog()
         target = catalog.sources.get(name) or catalog.sources.get(name.upper().strip("`"))
         if target is None or target.is_table or target.read_only:
             why = (
                 "is a table" if target is not None and target.is_table else "does not exist, or is read only"
             )
-            return json_answer(
-                {
-                    "@type": "generic_error",
-                    "error_code": BAD_STATEMENT,
-                    "message": f"The stream {name} {why}",
-                },
-                400,
-            )
-        return StreamingResponse(self._inserted(target, lines), media_type=DELIMITED)
+            return json_answer(generic_problem(BAD_STATEMENT, f"The stream {name} {why}"), 400)
+        return _sent_while_read(self._inserted(target, lines), DELIMITED)
 
-    async def _inserted(self, target: Source, lines: Lines) -> Lines:
+    async def _inserted(self, target: Source, lines: Lines) -> AsyncGenerator[bytes, None]:
         """An acknowledgement for each row, in their order; up to MAX_UNDER_WAY rows are under way at once."""
         under_way: asyncio.Queue[asyncio.Future[None] | Exception | None] = asyncio.Queue(MAX_UNDER_WAY)
 
@@ -284,35 +263,6 @@ def _place(answer: Answer) -> dict[str, str]:
     return headers
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """How rows of some columns are told."""
-
-    columns: tuple[OutColumn, ...]
-    names: list[str]
-    types: list[str]
-    converters: list[Callable[[Any], Any]]
-
-    def cells(self, row: OutRow) -> list[Any]:
-        """A row's values for JSON."""
-        return [convert(value) for convert, value in zip(self.converters, row.values, strict=True)]
-
-
-_forms: OrderedDict[int, _Form] = OrderedDict()
-"""By the identity of columns: those of a plan that is kept are one object for all of its questions."""
-
-
-def _form(columns: tuple[OutColumn, ...]) -> _Form:
-    found = _forms.get(id(columns))
-    if found is None or found.columns is not columns:
-        types = [str(each.type) for each in columns]
-        converters = [to_client(each.type) for each in columns]
-        found = _forms[id(columns)] = _Form(columns, [each.name for each in columns], types, converters)
-        if len(_forms) > MAX_FORMS:
-            _forms.popitem(last=False)
-    return found
-
-
 async def _sent(answer: Answer, lines: Lines, media_type: str) -> Response:
     """The response; at once where all rows are there, as that takes half of the time."""
     if isinstance(answer.rows, WholeRows):
@@ -322,7 +272,7 @@ async def _sent(answer: Answer, lines: Lines, media_type: str) -> Response:
 
 
 async def _as_lines(answer: Answer, head: Mapping[str, Any]) -> Lines:
-    cells = _form(answer.columns).cells
+    cells = form_of(answer.columns).cells
     yield orjson.dumps(head, option=orjson.OPT_APPEND_NEWLINE)
     async for chunk in _guarded(answer):
         if isinstance(chunk, dict):
@@ -338,7 +288,7 @@ def _array(row: OutRow, cells: Callable[[OutRow], list[Any]]) -> Any:
 
 
 async def _as_array(answer: Answer, head: Mapping[str, Any]) -> Lines:
-    cells = _form(answer.columns).cells
+    cells = form_of(answer.columns).cells
     yield b"[" + orjson.dumps(head)
     async for chunk in _guarded(answer):
         if isinstance(chunk, dict):
@@ -350,7 +300,7 @@ async def _as_array(answer: Answer, head: Mapping[str, Any]) -> Lines:
 
 async def _as_entities(answer: Answer) -> Lines:
     """The older form: an array of objects, each in a line."""
-    cells = _form(answer.columns).cells
+    cells = form_of(answer.columns).cells
     schema = ", ".join(
         f"{quoted_always(each.name)} {each.type}{' KEY' if each.is_key else ''}" for each in answer.columns
     )
@@ -384,9 +334,27 @@ async def _guarded(answer: Answer) -> AsyncIterator[Sequence[OutRow] | dict[str,
         async for chunk in answer.rows:
             yield chunk
     except (SqlError, ClusterError) as problem:
-        yield {"@type": "generic_error", "error_code": SERVER_ERROR, "message": str(problem)}
+        yield generic_problem(SERVER_ERROR, str(problem))
     finally:
         await answer.close()
+
+
+def _sent_while_read(lines: AsyncGenerator[bytes, None], media_type: str) -> ASGIApp:
+    """An answer that is sent while its request's body still comes.
+
+    Starlette's StreamingResponse reads the request itself, to notice a client that goes away: what it read of
+    the body would be lost.
+    """
+
+    async def send_all(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-type", media_type.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        async with aclosing(lines):
+            async for line in lines:
+                await send({"type": "http.response.body", "body": line, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    return send_all
 
 
 async def _started(lines: Lines) -> Lines:
@@ -395,13 +363,11 @@ async def _started(lines: Lines) -> Lines:
 
 
 def _refused(problem: SqlError, text: str) -> Response:
-    return json_answer(problem_body(problem, text), 400, ENTITIES)
+    return json_answer(statement_problem(problem, text, text), 400, ENTITIES)
 
 
 def _failed(message: str) -> Response:
-    return json_answer(
-        {"@type": "generic_error", "error_code": SERVER_ERROR, "message": message}, 500, ENTITIES
-    )
+    return json_answer(generic_problem(SERVER_ERROR, message), 500, ENTITIES)
 
 
 # -- requests -----------------------------------------------------------------------------------------
@@ -411,30 +377,7 @@ async def _body(request: Request, action: Action) -> Mapping[str, Any]:
     if not grants_of(request.scope).allow_all(action):
         raise denied(request.scope, action, "queries")
     body = await read_body(request, MAX_BODY_BYTES)
-    return _object(parse_json(body, ApiError(400, BAD_REQUEST, "The request is no JSON")))
-
-
-def _object(found: Any) -> Mapping[str, Any]:
-    if not isinstance(found, dict):
-        raise ApiError(400, BAD_REQUEST, "The request is no JSON object")
-    return found
-
-
-def _text(given: Mapping[str, Any], name: str) -> str:
-    found = given.get(name)
-    if not isinstance(found, str) or not found:
-        raise ApiError(400, BAD_REQUEST, f'The request has no text "{name}"')
-    return found
-
-
-def _texts(given: Mapping[str, Any], name: str) -> dict[str, str]:
-    found = given.get(name) or {}
-    if not isinstance(found, dict):
-        raise ApiError(400, BAD_REQUEST, f"{name} is no JSON object")
-    return {
-        key.removeprefix("ksql.streams."): value if isinstance(value, str) else orjson.dumps(value).decode()
-        for key, value in found.items()
-    }
+    return json_object(body)
 
 
 async def _lines(request: Request) -> Lines:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import secrets
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -27,6 +29,7 @@ from ottla.sql.plan.bound import BoundColumn
 from ottla.sql.plan.query_plan import FromSource, Mode, QueryPlan
 from ottla.sql.plan.statement_plan import RunQuery, WriteRow
 from ottla.sql.rows.codecs import RowCodec
+from ottla.sql.rows.figures import PullMeasure, RowFigures, RunsOn
 from ottla.sql.rows.forwarding import FORWARDED, passed_on
 from ottla.sql.rows.hub import BATCH_RECORDS, MAX_WAITING_ROWS, Hub, Outlet, TopicReader, give, readable
 from ottla.sql.rows.messages import record_of
@@ -45,8 +48,11 @@ from ottla.sql.rows.selecting import Selection, runs_by_row
 from ottla.sql.rows.transient import transient_plan
 from ottla.sql.rows.views import TableViews
 from ottla.sql.rows.writing import RecordProducer
+from ottla.streams.views.view_status import ViewStatus
 
 T = TypeVar("T")
+
+log = logging.getLogger("ottla.sql")
 
 VIEW_SECONDS: Final = 60.0
 """For a table's view to be read to its end when it is first asked for."""
@@ -66,10 +72,15 @@ class _Push:
     sources: tuple[str, ...]
     topic: str
     transient: TransientQuery | None = None
+    watching: asyncio.Task[None] | None = None
+    """Ends the query when Spark's can't go on."""
 
 
 class SqlRows:
-    """catalog: the streams and tables of now; registry: settings of its client, None without one."""
+    """catalog: the streams and tables of now; registry: settings of its client, None without one.
+
+    answers_pulls: whether pull queries are allowed at all.
+    """
 
     def __init__(
         self,
@@ -80,9 +91,12 @@ class SqlRows:
         transients: TransientQueries,
         registry: Mapping[str, str] | None = None,
         peers: Peers | None = None,
+        *,
+        answers_pulls: bool = True,
     ) -> None:
         self._access = access
         self._peers = peers
+        self._answers_pulls = answers_pulls
         self._cluster = KafkaCluster(access.bootstrap, dict(access.properties), "ottla-sql")
         self._catalog = catalog
         self._functions = functions
@@ -99,6 +113,7 @@ class SqlRows:
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="sql-rows")
         """For scans and queries that catch up: they would fill the loop's own threads."""
         self._closing: set[asyncio.Task[None]] = set()
+        self.figures = RowFigures()
 
     # -- queries --------------------------------------------------------------------------------------
 
@@ -120,11 +135,27 @@ class SqlRows:
         return None if pull is None else await self._pull(pull, text, properties)
 
     async def _pull(self, plan: PullPlan, text: str, properties: Mapping[str, str]) -> Answer:
+        measure = self.figures.pull_begun(plan.reads)
+        try:
+            answer = await self._pulled(plan, text, properties, measure)
+        except BaseException:
+            measure.failed()
+            raise
+        if isinstance(answer.rows, WholeRows):
+            measure.ended(len(answer.rows.rows))
+        return answer
+
+    async def _pulled(
+        self, plan: PullPlan, text: str, properties: Mapping[str, str], measure: PullMeasure
+    ) -> Answer:
+        if not self._answers_pulls:
+            advice = "add EMIT CHANGES for a push query, or start it with ksql.pull.queries.enable=true"
+            raise SqlError("this server answers no pull queries", None, advice)
         source = plan.query.source.source
         id = f"query_{self._prefix}_{next(self._numbers)}"
         columns = plan.selection.columns
         if not source.is_table:
-            return await self._pull_of_stream(plan, id)
+            return await self._pull_of_stream(plan, id, measure)
         plan.require_allowed(properties)
         view = self._views.ready(source)
         if view is None:
@@ -133,6 +164,7 @@ class SqlRows:
             if not begun.is_ready and self._peers is not None and not is_passed_on:
                 answer = await passed_on(self._peers, text, properties, id, columns, source.topic)
                 if answer is not None:
+                    self.figures.passed_on += 1
                     return answer
             wait_seconds = 0.0 if is_passed_on else VIEW_SECONDS
             view = await asyncio.to_thread(self._views.of, source, wait_seconds)
@@ -143,34 +175,42 @@ class SqlRows:
             rows = WholeRows(found)
         else:
             pages, offsets = await self._in_thread(plan.scan, view)
-            rows = self._paged(pages)
+            rows = self._paged(pages, measure)
         positions = {(source.topic, partition): offset for partition, offset in offsets.items()}
         ends = view.progress.ends
         lag = sum(max(0, end - offsets.get(partition, 0)) for partition, end in ends.items())
         require_recent(source, lag, properties)
         return Answer(id, columns, False, rows, positions, lag)
 
-    async def _pull_of_stream(self, plan: PullPlan, id: str) -> Answer:
+    async def _pull_of_stream(self, plan: PullPlan, id: str, measure: PullMeasure) -> Answer:
         source = plan.query.source.source
         codec = RowCodec(source, self._registry)
         begin, end = await asyncio.to_thread(ends_of, self._cluster, source.topic)
-        rows = self._paged(plan.streamed(codec, self._access, begin, end))
+        rows = self._paged(plan.streamed(codec, self._access, begin, end), measure)
         positions = {(source.topic, partition): offset for partition, offset in end.items()}
         return Answer(id, plan.selection.columns, False, rows, positions, 0)
 
     async def _in_thread(self, work: Callable[..., T], *given: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._workers, work, *given)
 
-    async def _paged(self, pages: Generator[Sequence[OutRow], None, None]) -> AsyncIterator[Sequence[OutRow]]:
+    async def _paged(
+        self, pages: Generator[Sequence[OutRow], None, None], measure: PullMeasure
+    ) -> AsyncIterator[Sequence[OutRow]]:
         """Pages that a thread makes; they are closed when the caller is at their end, or goes away."""
         under_way: asyncio.Future[Sequence[OutRow] | None] | None = None
+        count = 0
         try:
             while True:
                 under_way = asyncio.ensure_future(self._in_thread(next, pages, None))
                 page = await asyncio.shield(under_way)
                 if page is None:
+                    measure.ended(count)
                     return
+                count += len(page)
                 yield page
+        except BaseException:
+            measure.failed(count)
+            raise
         finally:
             if under_way is None or under_way.done():
                 pages.close()
@@ -194,7 +234,11 @@ class SqlRows:
             selection = Selection(_everything(source, query), self._functions)
         most = int(properties.get(MAX_WAITING, MAX_WAITING_ROWS))
         outlet = Outlet(id, selection, query.limit, most)
-        self._pushes[id] = _Push(outlet, text, sources, source.topic, transient)
+        self.figures.pushes_started[RunsOn.SERVER if transient is None else RunsOn.SPARK] += 1
+        push = self._pushes[id] = _Push(outlet, text, sources, source.topic, transient)
+        if transient is not None:
+            watching = self._end_with(transient, outlet)
+            push.watching = asyncio.create_task(watching, name=f"{id} on Spark")
         try:
             await self._feed(source, outlet, begins_first)
         except BaseException:
@@ -202,6 +246,11 @@ class SqlRows:
             raise
         closing = self._closer(id)
         return Answer(id, selection.columns, True, _ending(outlet.rows(), closing), closing=closing)
+
+    async def _end_with(self, transient: TransientQuery, outlet: Outlet) -> None:
+        """End a push query when Spark's own can't go on, so that nobody waits for rows that never come."""
+        problem = await self._transients.failure(transient)
+        outlet.end(SqlError(f"the query has failed: {problem.splitlines()[0]}", None))
 
     async def _feed(self, source: Source, outlet: Outlet, begins_first: bool) -> None:
         codec = RowCodec(source, self._registry)
@@ -253,6 +302,11 @@ class SqlRows:
         if push is None:
             return
         push.outlet.end()
+        self.figures.push_rows += push.outlet.rows_sent
+        self.figures.push_errors += push.outlet.problem is not None
+        if push.watching is not None:
+            push.watching.cancel()
+            await asyncio.wait([push.watching])
         await asyncio.to_thread(self._hub.leave, push.topic, id)
         if push.transient is not None:
             await self._transients.stop(push.transient)
@@ -267,15 +321,23 @@ class SqlRows:
     def running(self) -> Sequence[RunningPush]:
         """See RowQueries."""
         return [
-            RunningPush(
-                id,
-                each.text,
-                each.sources,
-                each.outlet.rows_sent,
-                None if each.transient is None else each.topic,
-            )
+            RunningPush(id, each.text, each.sources, each.outlet.rows_sent)
             for id, each in self._pushes.items()
         ]
+
+    @property
+    def pushed_rows(self) -> int:
+        """Rows that push queries have sent, those that run and those that have ended."""
+        return self.figures.push_rows + sum(each.outlet.rows_sent for each in self._pushes.values())
+
+    def push_counts(self) -> Mapping[RunsOn, int]:
+        """The push queries that run, by where their rows are made."""
+        on_spark = sum(each.transient is not None for each in self._pushes.values())
+        return {RunsOn.SERVER: len(self._pushes) - on_spark, RunsOn.SPARK: on_spark}
+
+    def view_statuses(self) -> Mapping[str, ViewStatus]:
+        """How far this server's copies of tables are, by the tables' names."""
+        return self._views.statuses()
 
     # -- writing --------------------------------------------------------------------------------------
 
@@ -318,6 +380,8 @@ class SqlRows:
                 await asyncio.to_thread(self._views.of, each, 0.0)
             except (SqlError, ClusterError):
                 continue  # it is being read, or is asked for again when it is needed
+            except (OSError, sqlite3.Error) as problem:
+                log.warning("the table %s can't be kept on this server's disk: %s", each.name, problem)
 
     def end_requests(self) -> None:
         """End all push queries: the server stops."""

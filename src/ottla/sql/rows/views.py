@@ -137,6 +137,7 @@ class TableViews:
         self._registry = registry
         self._views: dict[str, TableView] = {}
         self._lock = threading.Lock()
+        self._is_closed = False
 
     def of(self, source: Source, wait_seconds: float) -> TableView:
         """The view of a table, once it can be asked. Blocks. Raises SqlError, ClusterError."""
@@ -149,6 +150,8 @@ class TableViews:
     def begun(self, source: Source) -> TableView:
         """The view of a table, which may not be there yet. Blocks. Raises SqlError, ClusterError."""
         with self._lock:
+            if self._is_closed:
+                raise SqlError("the server stops", None, "ask another one")
             view = self._views.get(source.name)
             if view is not None and (view.source != source or view.status.state is ViewState.FAILED):
                 view.close()
@@ -166,6 +169,12 @@ class TableViews:
             return None
         return view
 
+    def statuses(self) -> Mapping[str, ViewStatus]:
+        """How far each view is, by the table's name."""
+        with self._lock:
+            views = dict(self._views)
+        return {name: each.status for name, each in views.items()}
+
     def keep(self, names: frozenset[str]) -> None:
         """Close the views of tables that are gone. Blocks."""
         with self._lock:
@@ -174,5 +183,7 @@ class TableViews:
             each.close()
 
     def close(self) -> None:
-        """Close all."""
+        """Close all; none is opened again."""
+        with self._lock:
+            self._is_closed = True
         self.keep(frozenset())

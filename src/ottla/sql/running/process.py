@@ -11,7 +11,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ottla.sql.running.messages import MAX_LINE_BYTES, Event, MessageError, Order, decode, encode
+from ottla.sql.running.messages import (
+    MAX_LINE_BYTES,
+    Configure,
+    Event,
+    MessageError,
+    Order,
+    Start,
+    Stop,
+    decode,
+    encode,
+)
 
 KEPT_LINES: Final = 40
 END_SECONDS: Final = 20.0
@@ -43,11 +53,6 @@ class HostProcess:
         )
         log.info("the query host starts pid=%d", process.pid)
         return cls(process, on_event)
-
-    @property
-    def pid(self) -> int:
-        """The process's number."""
-        return self._process.pid
 
     def send(self, order: Order) -> None:
         """Give an order. A host that does not read its orders is killed."""
@@ -105,8 +110,10 @@ class HostProcess:
                 event = decode(line)
             except MessageError as problem:
                 return f"the query host was killed: {problem}"
+            if isinstance(event, Configure | Start | Stop):
+                return f"the query host was killed: a {type(event).__name__} is no event"
             try:
-                on_event(event)  # type: ignore[arg-type]
+                on_event(event)
             except Exception:
                 log.exception("an event of the query host could not be handled")
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.sql.commands.state import PersistentQuery, Wish
+from ottla.sql.commands.state import PersistentQuery
 from ottla.sql.plan.stored import stored
 from ottla.sql.running.messages import Configure, Ended, Event, Progress, Ready, Running, Start, Stop, Stopped
 from ottla.sql.running.process import HostProcess
@@ -45,11 +45,6 @@ class Queries:
         """Set, and replaced, when a query has begun or ended."""
 
     @property
-    def host_pid(self) -> int | None:
-        """The host's process, None while there is none."""
-        return None if self._host is None else self._host.pid
-
-    @property
     def is_ready(self) -> bool:
         """Whether Spark runs here."""
         return self._is_ready
@@ -59,6 +54,11 @@ class Queries:
         self._wishes.want(queries)
         self._news.set()
 
+    @property
+    def leads(self) -> bool:
+        """Whether queries are to run here."""
+        return self._leads
+
     def lead(self, leads: bool) -> None:
         """Whether queries run here."""
         if leads is not self._leads:
@@ -66,6 +66,7 @@ class Queries:
             if not leads and self._host is not None:
                 self._host.kill()
             self._news.set()
+            self._changed()
 
     def life(self, query_id: str) -> QueryLife | None:
         """How a query is, None for one that is not known here."""
@@ -205,12 +206,3 @@ class Queries:
                 return
         self._news.set()
         self._changed()
-
-
-def state_word(query: PersistentQuery, life: QueryLife | None) -> str:
-    """A query's state in ksqlDB's words."""
-    if query.wish is Wish.REST:
-        return "PAUSED"
-    if life is not None and life.problem is not None and life.stage is not Stage.RUNNING:
-        return "ERROR"
-    return "RUNNING"

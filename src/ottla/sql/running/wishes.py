@@ -48,7 +48,6 @@ class QueryLife:
     problem: str | None = None
     is_forgotten: bool = False
     """Whether the host was told to remove what it has left behind."""
-    started_seconds: float = 0.0
     progress: Progress | None = None
     positions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     took_over_at: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -135,7 +134,7 @@ class Wishes:
         """A query runs."""
         life = self.lives.get(event.query_id)
         if life is not None and life.stage is Stage.STARTING:
-            life.stage, life.problem, life.started_seconds = Stage.RUNNING, None, event.seconds
+            life.stage, life.problem = Stage.RUNNING, None
 
     def progressed(self, event: Progress) -> None:
         """A query has done a batch, which ends a row of failures."""

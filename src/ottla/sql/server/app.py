@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any, Final
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -15,46 +13,29 @@ from starlette.types import ASGIApp
 from ottla import __version__
 from ottla.replicated.forwarding import ClientGone, HttpRequest, NoPrimary, PrimaryUnreachable
 from ottla.sql.commands.command import Outcome
-from ottla.sql.language.errors import SqlError
-from ottla.sql.server.entities import Entity, command_status
+from ottla.sql.rows.bodies import (
+    BAD_REQUEST,
+    ENTITIES,
+    NO_SUCH_COMMAND,
+    generic_problem,
+    json_object,
+    properties_of,
+    statement_problem,
+    texts_of,
+)
+from ottla.sql.server.entities import command_status
 from ottla.sql.server.node import FORWARDING, SqlNode
 from ottla.sql.server.properties import is_valid
 from ottla.sql.server.statements import Session, StatementError, Statements
 from ottla.web.access_rules import Action
 from ottla.web.application import json_answer, json_application
-from ottla.web.bodies import parse_json, read_body
+from ottla.web.bodies import read_body
 from ottla.web.callers import denied, grants_of
 from ottla.web.errors import ApiError
 from ottla.web.passing_on import passed_on
 
-MEDIA_TYPE: Final = "application/vnd.ksql.v1+json"
-BAD_REQUEST: Final = 40000
-BAD_STATEMENT: Final = 40001
-NO_SUCH_COMMAND: Final = 40400
 MAX_BODY_BYTES: Final = 4 << 20
 SEQUENCE_SECONDS: Final = 5.0
-
-
-def statement_problem(
-    problem: SqlError, statement: str, script: str, entities: list[Entity]
-) -> dict[str, Any]:
-    """ksqlDB's body of a refused statement, with the place and the advice besides."""
-    found: dict[str, Any] = {
-        "@type": "statement_error",
-        "error_code": BAD_STATEMENT,
-        "message": problem.shown(script),
-        "statementText": statement,
-        "entities": entities,
-        "advice": problem.advice,
-    }
-    if problem.position is not None:
-        found["position"] = {"line": problem.position.line, "column": problem.position.column}
-    return found
-
-
-def generic_problem(error_code: int, message: str) -> dict[str, Any]:
-    """ksqlDB's body of a request that can't be."""
-    return {"@type": "generic_error", "error_code": error_code, "message": message}
 
 
 class SqlRoutes:
@@ -88,19 +69,17 @@ class SqlRoutes:
         body = await read_body(request, MAX_BODY_BYTES)
         if not self._node.is_primary:
             return await self._forwarded(request, body)
-        given = _object(parse_json(body, ApiError(400, BAD_REQUEST, "The request is no JSON")))
+        given = json_object(body)
         script = given.get("ksql")
         if not isinstance(script, str):
-            return json_answer(
-                generic_problem(BAD_REQUEST, 'The request has no text "ksql"'), 400, MEDIA_TYPE
-            )
-        session = Session(_texts(given, "streamsProperties"), _texts(given, "sessionVariables"))
+            return json_answer(generic_problem(BAD_REQUEST, 'The request has no text "ksql"'), 400, ENTITIES)
+        session = Session(properties_of(given, "streamsProperties"), texts_of(given, "sessionVariables"))
         await self._wait_for(given.get("commandSequenceNumber"))
         try:
-            answer = json_answer(await self._statements.run(script, session), 200, MEDIA_TYPE)
+            answer = json_answer(await self._statements.run(script, session), 200, ENTITIES)
         except StatementError as refused:
             found = statement_problem(refused.problem, refused.statement, refused.script, refused.before)
-            answer = json_answer(found, 400, MEDIA_TYPE)
+            answer = json_answer(found, 400, ENTITIES)
         answer.headers.update(FORWARDING.answered(request.headers, self._node.place))
         return answer
 
@@ -126,12 +105,10 @@ class SqlRoutes:
         body = await read_body(request, MAX_BODY_BYTES)
         if not self._node.is_primary:
             return await self._forwarded(request, body)
-        given = (
-            _object(parse_json(body, ApiError(400, BAD_REQUEST, "The request is no JSON"))) if body else {}
-        )
+        given = json_object(body) if body else {}
         topics = given.get("deleteTopicList") or []
         await self._statements.terminate_service(topics)
-        return json_answer({"@type": "currentStatus", "status": "TERMINATED"}, 200, MEDIA_TYPE)
+        return json_answer({"@type": "currentStatus", "status": "TERMINATED"}, 200, ENTITIES)
 
     # -- the server -----------------------------------------------------------------------------------
 
@@ -145,11 +122,11 @@ class SqlRoutes:
             "ksqlServiceId": self._node.service_id,
             "serverStatus": "RUNNING" if self._node.state.problem is None else "DEGRADED",
         }
-        return json_answer({"KsqlServerInfo": info}, 200, MEDIA_TYPE)
+        return json_answer({"KsqlServerInfo": info}, 200, ENTITIES)
 
     async def _metadata(self, request: Request) -> Response:
         clusters = {"kafka-cluster": self._node.kafka_cluster_id, "ksql-cluster": self._node.service_id}
-        return json_answer({"scope": {"path": [], "clusters": clusters}, "id": ""}, 200, MEDIA_TYPE)
+        return json_answer({"scope": {"path": [], "clusters": clusters}, "id": ""}, 200, ENTITIES)
 
     async def _health(self, request: Request) -> Response:
         kafka = await self._node.kafka_answers()
@@ -160,11 +137,11 @@ class SqlRoutes:
         }
         healthy = all(each["isHealthy"] for each in details.values())
         body = {"isHealthy": healthy, "details": details, "serverState": "READY"}
-        return json_answer(body, 200 if healthy else 503, MEDIA_TYPE)
+        return json_answer(body, 200 if healthy else 503, ENTITIES)
 
     async def _statuses(self, request: Request) -> Response:
         statuses = dict.fromkeys(self._node.state.commands, Outcome.SUCCESS.value)
-        return json_answer({"commandStatuses": statuses}, 200, MEDIA_TYPE)
+        return json_answer({"commandStatuses": statuses}, 200, ENTITIES)
 
     async def _status(self, request: Request) -> Response:
         path = request.path_params
@@ -172,8 +149,8 @@ class SqlRoutes:
         plain = {each.replace("`", ""): each for each in self._node.state.commands}
         command = self._node.state.commands.get(plain.get(id.replace("`", ""), ""))
         if command is None:
-            return json_answer(generic_problem(NO_SUCH_COMMAND, f"Command not found: {id}"), 404, MEDIA_TYPE)
-        return json_answer(command_status(command), 200, MEDIA_TYPE)
+            return json_answer(generic_problem(NO_SUCH_COMMAND, f"Command not found: {id}"), 404, ENTITIES)
+        return json_answer(command_status(command), 200, ENTITIES)
 
     async def _cluster(self, request: Request) -> Response:
         now_ms = time.time_ns() // 1_000_000
@@ -188,38 +165,23 @@ class SqlRoutes:
                 "activeStandbyPerQuery": stores,
                 "hostStoreLags": {"stateStoreLags": {}, "updateTimeMs": now_ms},
             }
-        return json_answer({"clusterStatus": hosts}, 200, MEDIA_TYPE)
+        return json_answer({"clusterStatus": hosts}, 200, ENTITIES)
 
     async def _property(self, request: Request) -> Response:
         name = request.path_params["name"]
         if is_valid(name):
-            return json_answer(True, 200, MEDIA_TYPE)
+            return json_answer(True, 200, ENTITIES)
         message = f"One or more properties overrides set locally are prohibited, or unknown: {name}"
-        return json_answer(generic_problem(BAD_REQUEST, message), 400, MEDIA_TYPE)
+        return json_answer(generic_problem(BAD_REQUEST, message), 400, ENTITIES)
 
 
 def sql_application(routes: list[BaseRoute]) -> ASGIApp:
     """Answers the REST API."""
-    application = json_application(routes, MEDIA_TYPE)
+    application = json_application(routes, ENTITIES)
 
     async def refused(_request: Request, error: Exception) -> Response:
         assert isinstance(error, ApiError)
-        return json_answer(generic_problem(error.error_code, error.message), error.status, MEDIA_TYPE)
+        return json_answer(generic_problem(error.error_code, error.message), error.status, ENTITIES)
 
     application.add_exception_handler(ApiError, refused)
     return application
-
-
-def _object(found: Any) -> Mapping[str, Any]:
-    if not isinstance(found, dict):
-        raise ApiError(400, BAD_REQUEST, "The request is no JSON object")
-    return found
-
-
-def _texts(given: Mapping[str, Any], name: str) -> dict[str, str]:
-    found = given.get(name) or {}
-    if not isinstance(found, dict):
-        raise ApiError(400, BAD_REQUEST, f"{name} is no JSON object")
-    return {
-        key: value if isinstance(value, str) else orjson.dumps(value).decode() for key, value in found.items()
-    }

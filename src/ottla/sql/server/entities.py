@@ -10,9 +10,10 @@ from ottla.sql.commands.command import Command, Outcome
 from ottla.sql.commands.state import PersistentQuery, SqlState
 from ottla.sql.functions.function import AggregateFunction, Function, TableFunction
 from ottla.sql.language.statements import Role
-from ottla.sql.running.queries import state_word
+from ottla.sql.rows.schema_json import schema_json
+from ottla.sql.running.state_words import status_word, streams_word
 from ottla.sql.running.wishes import QueryLife
-from ottla.sql.types.sql_types import Base, SqlType
+from ottla.sql.types.sql_types import SqlType
 
 Entity = dict[str, Any]
 _KEYS: Final = {Role.KEY: "KEY", Role.PRIMARY_KEY: "KEY"}
@@ -47,23 +48,6 @@ def warned(statement: str, message: str) -> Entity:
 
 
 # -- schemas
-
-
-def schema_json(of: SqlType) -> Entity:
-    """A type as ksqlDB describes it."""
-    fields: list[Entity] | None = None
-    member: Entity | None = None
-    found: Entity = {"type": of.base.value}
-    match of.base:
-        case Base.STRUCT:
-            fields = [{"name": name, "schema": schema_json(each)} for name, each in of.fields]
-        case Base.ARRAY:
-            member = schema_json(of.elements[0])
-        case Base.MAP:
-            member = schema_json(of.elements[1])
-        case Base.DECIMAL:
-            found["parameters"] = {"precision": of.precision, "scale": of.scale}
-    return {**found, "fields": fields, "memberSchema": member}
 
 
 def field_json(column: Column) -> Entity:
@@ -104,7 +88,7 @@ def sources_list(kind: str, statement: str, sources: Iterable[Source]) -> Entity
 
 def query_row(query: PersistentQuery, life: QueryLife | None) -> Entity:
     """A query of SHOW QUERIES."""
-    word = state_word(query, life)
+    word = status_word(query, life)
     return {
         "queryString": query.statement,
         "sinks": [query.target],
@@ -257,7 +241,7 @@ def query_description(query: PersistentQuery, life: QueryLife | None, plan: str,
         "queryType": "PERSISTENT",
         "queryErrors": errors,
         "tasksMetadata": [],
-        "state": state_word(query, life),
+        "state": streams_word(query, life),
     }
 
 

@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ottla.client.access import ClusterAccess
 from ottla.client.cluster import KafkaCluster, Topic
@@ -25,6 +25,7 @@ from ottla.replicated.forwarding import Forwarder, ForwardingHeaders
 from ottla.replicated.group_member import GroupMember, GroupTimes
 from ottla.replicated.leadership import Leadership
 from ottla.replicated.loss import Loss, TopicLost
+from ottla.replicated.metrics_source import StateParts
 from ottla.replicated.place import Place
 from ottla.replicated.preparing import TopicSpec
 from ottla.replicated.primary import Primary
@@ -141,8 +142,13 @@ class SqlNode:
 
     @property
     def default_properties(self) -> Mapping[str, str]:
-        """The properties of statements that give no others."""
-        return {"auto.offset.reset": self.settings[names.AUTO_OFFSET_RESET]}
+        """The properties of statements that give no others: the server's, then those of ALTER SYSTEM."""
+        return {"auto.offset.reset": self.settings[names.AUTO_OFFSET_RESET], **self.state.properties}
+
+    @property
+    def states(self) -> Sequence[StateParts]:
+        """The replicated states, for their metrics."""
+        return (StateParts(self._topic, self.primary, self.forwarder),)
 
     @property
     def lives(self) -> Mapping[str, QueryLife]:
@@ -234,6 +240,10 @@ class SqlNode:
                 log.info("this server %s the queries", "runs" if leads else "does not run")
                 self.queries.lead(leads)
             await asyncio.sleep(0.1)
+
+    def keep_running(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run this until the node stops; its end is the node's failure."""
+        self._tasks.start(name, work)
 
     async def failed(self) -> str:
         """Wait until the server can't go on; says why."""

@@ -56,7 +56,7 @@ def wire_server(
             run,
             lambda: node.state.catalog,
             node.functions,
-            lambda: {**node.default_properties, **node.state.properties},
+            lambda: node.default_properties,
         )
 
     tls = None if listener is None else security.tls_context(listener)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.sql.language.errors import Position, SqlError
+from ottla.sql.rows.bodies import plain_property
 from ottla.sql.server import settings as names
 from ottla.sql.server.entities import Entity, entity
 from ottla.sql.server.node import SqlNode
@@ -33,19 +34,12 @@ IGNORED: Final = frozenset(
     }
 )
 """ksqlDB's, which clients set and which have no meaning here."""
-_PREFIXES: Final = ("ksql.streams.",)
-
-
-def plain_name(name: str) -> str:
-    """The name without ksqlDB's prefix for Streams."""
-    for prefix in _PREFIXES:
-        name = name.removeprefix(prefix)
-    return name
 
 
 def is_valid(name: str) -> bool:
     """Whether a statement may set a property."""
-    return plain_name(name) in SETTABLE or plain_name(name) in IGNORED
+    plain = plain_property(name)
+    return plain in SETTABLE or plain in IGNORED
 
 
 def check_property(name: str, at: Position) -> None:
@@ -60,7 +54,7 @@ def check_property(name: str, at: Position) -> None:
 
 def properties_list(text: str, node: SqlNode, session: Mapping[str, str]) -> Entity:
     """SHOW PROPERTIES: those of statements, then the server's settings that are no secrets."""
-    given = {**node.default_properties, **node.state.properties, **session}
+    given = {**node.default_properties, **session}
     rows = [
         {"name": name, "scope": "KSQL", "value": given.get(name), "editable": True, "level": "QUERY"}
         for name in sorted(SETTABLE)

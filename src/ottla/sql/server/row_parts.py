@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 from starlette.routing import BaseRoute
 
-from ottla.client.registry.wire import RegistryAccess
 from ottla.sql.commands.state import SqlState
 from ottla.sql.rows.routes import RowRoutes
 from ottla.sql.rows.row_queries import SqlRows
+from ottla.sql.server import settings as names
 from ottla.sql.server.node import SqlNode
 from ottla.sql.server.printing import TopicPrinter
 from ottla.sql.server.transients import Transients
-
-LOOK_SECONDS: Final = 1.0
 
 
 class RowParts:
     """Made with the node, started after it, stopped before it."""
 
-    def __init__(self, node: SqlNode, registry: RegistryAccess | None) -> None:
-        settings: dict[str, str] | None = None
-        if registry is not None:
-            settings = {"schema.registry.url": registry.url}
-            if registry.user_info is not None:
-                settings["basic.auth.credentials.source"] = "USER_INFO"
-                settings["basic.auth.user.info"] = registry.user_info
+    def __init__(self, node: SqlNode) -> None:
         self._node = node
         self.queries = SqlRows(
             node.access,
@@ -35,11 +26,11 @@ class RowParts:
             node.functions,
             node.view_directory,
             Transients(node),
-            settings,
+            node.registry or None,
             self,
+            answers_pulls=node.settings[names.PULL_ENABLE],
         )
         self._news = asyncio.Event()
-        self._following: asyncio.Task[None] | None = None
         node.on_state.append(self._changed)
 
     def addresses(self) -> list[str]:
@@ -49,14 +40,15 @@ class RowParts:
     def routes(self) -> list[BaseRoute]:
         """The routes of rows."""
         node = self._node
-        defaults = lambda: {**node.default_properties, **node.state.properties}  # noqa: E731
-        catalog = lambda: node.state.catalog  # noqa: E731
-        return RowRoutes(self.queries, catalog, defaults, TopicPrinter(node.cluster)).routes()
+        printer = TopicPrinter(node.cluster)
+        return RowRoutes(
+            self.queries, lambda: node.state.catalog, lambda: node.default_properties, printer
+        ).routes()
 
     async def start(self) -> None:
         """Follow the tables from now on."""
         self._news.set()
-        self._following = asyncio.create_task(self._follow(), name="views of tables")
+        self._node.keep_running("views of tables", self._follow())
 
     def _changed(self, _state: SqlState) -> None:
         self._news.set()
@@ -73,7 +65,4 @@ class RowParts:
 
     async def stop(self) -> None:
         """Close everything."""
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait([self._following])
         await self.queries.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ from ottla.sql.server import settings as names
 from ottla.sql.server.app import SqlRoutes, sql_application
 from ottla.sql.server.connectors import Connectors
 from ottla.sql.server.node import SqlNode
-from ottla.sql.server.observed import sql_checks, sql_families
+from ottla.sql.server.observed import Parts, sql_checks, sql_families
 from ottla.sql.server.row_parts import RowParts
 from ottla.sql.server.statements import Statements
 from ottla.web.errors import ServiceError
@@ -45,11 +46,12 @@ class SqlService:
         self._settings = settings
         advertised = settings[names.ADVERTISED_LISTENER]
         host = None if advertised is None else urlsplit(advertised).hostname
-        self.front = FrontOptions.of(settings, host)
+        self.front = replace(FrontOptions.of(settings, host), websockets=True)
         self._node: SqlNode | None = None
         self._connectors: Connectors | None = None
         self._registry: RegistryClient | None = None
         self._rows: RowParts | None = None
+        self._parts: Parts | None = None
         self._wire: WireServer | None = None
         self._application: ASGIApp | None = None
 
@@ -60,7 +62,7 @@ class SqlService:
 
     def observed(self, figures: RequestFigures) -> Observed:
         """See `Service`."""
-        return Observed(lambda: sql_families(figures, self._node), sql_checks(lambda: self._node))
+        return Observed(lambda: sql_families(self._parts), sql_checks(lambda: self._node))
 
     async def start(self, address: HttpAddress) -> None:
         """Ready when all commands were read. Raises ServiceError."""
@@ -78,8 +80,9 @@ class SqlService:
             raise ServiceError(f"ottla sql server: {problem}") from None
         self._registry = None if registry_access is None else RegistryClient(registry_access)
         self._connectors = Connectors(self._settings[names.CONNECT_URL])
-        rows = self._rows = RowParts(node, registry_access)
+        rows = self._rows = RowParts(node)
         statements = Statements(node, rows.queries, self._connectors, self._registry)
+        self._parts = Parts(node, rows.queries, statements)
         self._application = sql_application([*SqlRoutes(node, statements).routes(), *rows.routes()])
         await node.start()
         await rows.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -55,7 +56,9 @@ from ottla.sql.plan.statement_plan import (
     StatementPlan,
     WriteRow,
 )
+from ottla.sql.rows.bodies import plain_property
 from ottla.sql.rows.port import RowQueries
+from ottla.sql.rows.schema_json import schema_json
 from ottla.sql.server import entities
 from ottla.sql.server.connectors import Connectors
 from ottla.sql.server.entities import Entity, entity
@@ -70,6 +73,9 @@ MAX_SCRIPT_BYTES: Final = 1 << 20
 ASSERT_SECONDS: Final = 1.0
 ASSERT_LOOK_SECONDS: Final = 0.1
 ENDING_SECONDS: Final = 30.0
+OK: Final = "ok"
+ERROR: Final = "error"
+UNPARSED: Final = "unparsed"
 
 
 class StatementError(Exception):
@@ -101,24 +107,38 @@ class Statements:
         self._rows = rows
         self._connectors = connectors
         self._registry = registry
+        self.outcomes: Counter[tuple[str, str]] = Counter()
+        """By the statement's name and how it went: ok or error."""
 
     async def run(self, script: str, session: Session) -> list[Entity]:
         """Carry out a script's statements in order. Raises StatementError, ApiError."""
         answers: list[Entity] = []
-        text = ""
+        text, is_parsed = "", False
         try:
             for number, parsed in enumerate(parse_script(script, session.variables)):
-                text = parsed.text
+                text, is_parsed = parsed.text, True
                 if number >= MAX_STATEMENTS:
                     raise SqlError(f"there are more than {MAX_STATEMENTS} statements", parsed.statement.at)
                 answer = await self._one(parsed, session)
                 if answer is not None:
                     answers.append(answer)
+                is_parsed = False
         except SqlError as problem:
+            if not is_parsed:
+                self.outcomes[UNPARSED, ERROR] += 1
             raise StatementError(problem, text or script, script, answers) from None
         return answers
 
     async def _one(self, parsed: Parsed, session: Session) -> Entity | None:
+        name, outcome = type(parsed.statement).__name__, ERROR
+        try:
+            answer = await self._carried_out(parsed, session)
+            outcome = OK
+        finally:
+            self.outcomes[name, outcome] += 1
+        return answer
+
+    async def _carried_out(self, parsed: Parsed, session: Session) -> Entity | None:
         statement, text = parsed.statement, parsed.text
         match statement:
             case Show():
@@ -133,13 +153,13 @@ class Statements:
                 return await self._alter_system(statement, text, session)
             case SetProperty(name=name, value=value):
                 check_property(name, statement.at)
-                session.properties[name] = value
+                session.properties[plain_property(name)] = value
                 return None
             case UnsetProperty(name=name):
                 if name is None:
                     session.properties.clear()
                 else:
-                    session.properties.pop(name, None)
+                    session.properties.pop(plain_property(name), None)
                 return None
             case Define(name=name, value=value):
                 session.variables[name] = value
@@ -242,7 +262,7 @@ class Statements:
 
     def _asked(self, parsed: Parsed, session: Session) -> Asked:
         replaces = isinstance(parsed.statement, CreateSource | CreateAsSelect) and parsed.statement.or_replace
-        properties = {**self._node.state.properties, **self._node.default_properties, **session.properties}
+        properties = {**self._node.default_properties, **session.properties}
         now_ms = time.time_ns() // 1_000_000
         return Asked(parsed.text, parsed.statement.at, now_ms, properties, replaces)
 
@@ -257,9 +277,11 @@ class Statements:
             ) from None
 
     async def _control(self, statement: ControlQuery, text: str, session: Session) -> Entity:
-        id = statement.query_id
-        if statement.action is QueryAction.TERMINATE and id is not None and await self._rows.close(id):
-            return entity("warning_entity", text, message="Query terminated.")
+        if statement.action is QueryAction.TERMINATE and statement.query_id is not None:
+            wanted = statement.query_id.upper()
+            for push in self._rows.running():
+                if push.query_id.upper() == wanted and await self._rows.close(push.query_id):
+                    return entity("warning_entity", text, message="Query terminated.")
         asked = Asked(text, statement.at, time.time_ns() // 1_000_000, session.properties)
         command = await self._node.carry_out(lambda state: controlled(state, statement, asked))
         return entities.current_status(command, text)
@@ -268,7 +290,7 @@ class Statements:
         check_property(statement.name, statement.at)
         asked = Asked(text, statement.at, time.time_ns() // 1_000_000, session.properties)
         command = await self._node.carry_out(
-            lambda state: with_property(state, statement.name, statement.value, asked)
+            lambda state: with_property(state, plain_property(statement.name), statement.value, asked)
         )
         return entities.current_status(command, text)
 
@@ -389,7 +411,7 @@ class Statements:
         sinks = [plan.target.name] if isinstance(plan, PutQuery) else []
         fields = []
         for each in plan.query.projection:
-            field_of = {"name": each.name, "schema": entities.schema_json(each.expression.type)}
+            field_of = {"name": each.name, "schema": schema_json(each.expression.type)}
             fields.append(field_of | ({"type": "KEY"} if each.key else {}))
         found = {
             "id": "",

@@ -14,7 +14,8 @@ from typing import Final
 from ottla.sql.language.errors import SqlError
 from ottla.sql.language.tokens import Kind, Token, tokenize
 from ottla.sql.terminal.highlighting import KEYWORDS, TYPES
-from ottla.sql.terminal.names import Names, quoted, sources_in
+from ottla.sql.terminal.names import Names, sources_in
+from ottla.sql.types.sql_types import quoted
 
 MAX_CANDIDATES: Final = 200
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

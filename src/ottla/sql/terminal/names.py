@@ -5,7 +5,6 @@ Also which columns of a push query tell its rows apart, so that a later row take
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,9 +15,9 @@ from ottla.sql.terminal.api import Entity, SqlApi
 from ottla.sql.terminal.entities import type_name
 from ottla.sql.terminal.row_stream import RowColumn
 from ottla.sql.terminal.statements import Part
+from ottla.sql.types.sql_types import quoted
 
 MAX_DESCRIBED: Final = 200
-_PLAIN_NAME: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 _WINDOW: Final = ("WINDOWSTART", "WINDOWEND")
 _ENDS_GROUP_BY: Final = frozenset({"HAVING", "EMIT", "LIMIT", "PARTITION", "WINDOW"})
 
@@ -76,11 +75,6 @@ def load_names(api: SqlApi) -> Names:
 def describe(api: SqlApi, name: str) -> NamedSource | None:
     """One stream or table; None if the server does not know it."""
     return _described(api, [name]).get(name)
-
-
-def quoted(name: str) -> str:
-    """A name as a statement needs it: within backticks unless it is in upper case and plain."""
-    return name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
 def sources_in(tokens: Sequence[Token]) -> dict[str, str]:

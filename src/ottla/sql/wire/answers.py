@@ -21,6 +21,7 @@ from ottla.sql.language.statements import (
     UnsetProperty,
 )
 from ottla.sql.plan.statement_plan import RunQuery
+from ottla.sql.rows.bodies import plain_property
 from ottla.sql.rows.port import Answer, RowQueries
 from ottla.sql.rows.selecting import columns_of
 from ottla.sql.types.sql_types import STRING, quoted
@@ -168,9 +169,12 @@ class SqlAnswers:
             return Result("SET")  # PostgreSQL's own, as drivers send them at their start
         match statement:
             case SetProperty(name=name, value=value, system=False):
-                self._properties[name.removeprefix("ksql.streams.")] = value
+                self._properties[plain_property(name)] = value
             case UnsetProperty(name=name):
-                self._properties.clear() if name is None else self._properties.pop(name, None)
+                if name is None:
+                    self._properties.clear()
+                else:
+                    self._properties.pop(plain_property(name), None)
             case Define(name=name, value=value):
                 self._variables[name] = value
             case Undefine(name=name):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -52,4 +52,3 @@ class Answers(Protocol):
 
 Admit = Callable[[str, str | None], Awaitable["Answers | None"]]
 """By a user's name and password: the answers for him; None if he may not come in."""
-Parameters = Mapping[str, str]

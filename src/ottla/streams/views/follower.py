@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ottla.client.errors import ClusterError
+from ottla.client.reading import ends_reading
 from ottla.streams.views.followed_topic import FollowedTopic, ViewError
 from ottla.streams.views.view_codec import TableKey
 from ottla.streams.views.view_status import Progress, ViewState
@@ -190,7 +191,7 @@ class Follower:
                 elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
                     self._start_again(consumer, "its offsets are not in the topic any more")
                     return
-                elif error.fatal() or error.code() in _HOPELESS:
+                elif ends_reading(error):
                     raise KafkaException(error)
                 continue
             assert partition is not None and offset is not None
@@ -254,14 +255,3 @@ class Follower:
             if is_old or not holds or len(waiting.changes) > WHOLE_RECORDS:
                 positions[partition] = waiting.next_offset
                 self._let_go(partition, changes)
-
-
-_HOPELESS: Final = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError._AUTHENTICATION,
-    }
-)

@@ -13,6 +13,7 @@ from ottla.sql.commands.state import PersistentQuery, Wish
 from ottla.sql.language.parser import parse_script
 from ottla.sql.plan.statement_plan import PutQuery, applied
 from ottla.sql.running.messages import Ended, MessageError, Progress, Running, Start, decode, encode
+from ottla.sql.running.state_words import status_word, streams_word
 from ottla.sql.running.wishes import Backoff, Begin, Finish, Stage, Wishes
 
 BACKOFF = Backoff(1.0, 8.0)
@@ -51,6 +52,38 @@ def test_a_failed_query_starts_again_after_growing_pauses_and_the_others_go_on()
     wishes.progressed(Progress("a", 0, 5, 1.0, 0, 0))
     wishes.ended(Ended("a", 1, "again"), now)
     assert wishes.next_at() == now + 1.0  # a batch that was done ends the row of failures
+
+
+def test_a_query_is_told_to_run_only_while_it_does() -> None:
+    wishes = Wishes(BACKOFF)
+    wanted = query("a")
+
+    def words() -> tuple[str, str]:
+        life = wishes.lives.get("a")
+        return status_word(wanted, life), streams_word(wanted, life)
+
+    assert words() == ("UNRESPONSIVE", "CREATED")
+    wishes.want({"a": wanted})
+    assert words() == ("UNRESPONSIVE", "CREATED")
+    wishes.steps(0.0)
+    assert words() == ("UNRESPONSIVE", "REBALANCING")
+    wishes.running(Running("a", 1, 0.1))
+    assert words() == ("RUNNING", "RUNNING")
+    wishes.host_ended(1.0)
+    assert words() == ("UNRESPONSIVE", "CREATED")
+    wishes.steps(1.0)
+    wishes.ended(Ended("a", 1, "no topic"), 2.0)
+    assert words() == ("ERROR", "ERROR")
+    wishes.steps(3.0)
+    assert words() == ("ERROR", "ERROR")  # it has not shown yet that it is better
+    wishes.running(Running("a", 1, 0.1))
+    assert words() == ("RUNNING", "RUNNING")
+    wanted = query("a", revision=2)
+    wishes.want({"a": wanted})
+    wishes.steps(4.0)
+    assert words() == ("UNRESPONSIVE", "PENDING_SHUTDOWN")
+    wanted = query("a", wish=Wish.REST)
+    assert words() == ("PAUSED", "PAUSED")
 
 
 def test_a_new_plan_begins_where_the_old_one_has_ended() -> None:
