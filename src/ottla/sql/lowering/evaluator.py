@@ -8,7 +8,7 @@ What has no answer (a division of whole numbers by zero, an overflow, a cast tha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
@@ -55,6 +55,15 @@ def row_function(
             return None
 
     return value
+
+
+def constant_values(values: Iterable[tuple[str, Bound]], functions: Functions) -> dict[str, Any]:
+    """What expressions without columns are, by their names: the row of INSERT INTO … VALUES."""
+    return {name: row_function(each, _no_column, functions)(None) for name, each in values}
+
+
+def _no_column(column: BoundColumn) -> Getter:
+    return lambda row: None
 
 
 class Evaluator:
