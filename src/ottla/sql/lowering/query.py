@@ -16,6 +16,7 @@ from ottla.sql.language.errors import SqlError
 from ottla.sql.language.statements import Emit as EmitWord
 from ottla.sql.language.statements import JoinWord
 from ottla.sql.lowering.columns import native
+from ottla.sql.lowering.event_times import written_time
 from ottla.sql.lowering.formats import topic_formats
 from ottla.sql.lowering.grouping import grouped
 from ottla.sql.lowering.rows import Path, Places, RowFunction
@@ -47,13 +48,10 @@ class Lowering:
     def put(self, plan: PutQuery) -> None:
         """Add a query that writes its target's topic. Raises SqlError."""
         target = plan.target
-        if target.timestamp is not None:
-            raise SqlError(
-                f"{target.name}: a query can't set its rows' time yet", None, "leave TIMESTAMP out"
-            )
         formats = topic_formats(target, reads=False, registry=self.registry)
         stream = self.stream(plan.query, value_struct=formats.value_struct)
-        stream.to(target.topic, key=formats.key, value=formats.value)
+        time = written_time(target, formats)
+        stream.to(target.topic, key=formats.key, value=formats.value, timestamp=time)
 
     def stream(self, query: QueryPlan, *, value_struct: bool = True) -> Stream:
         """The records that a query gives: its key, and its other columns as value."""

@@ -82,9 +82,9 @@ class Building:
             raise TopologyError("a stream has topics or a pattern, one of both")
         return Source(self.named(name, "stream"), topics, formats, _start(start), timestamp, False)
 
-    def table(self, topic: str, formats: Formats, name: str | None) -> Source:
+    def table(self, topic: str, formats: Formats, timestamp: Expression | None, name: str | None) -> Source:
         """A source of a table's changes."""
-        return Source(self.named(name, "table"), Topics((topic,)), formats, Start(), None, True)
+        return Source(self.named(name, "table"), Topics((topic,)), formats, Start(), timestamp, True)
 
     def joined(self, keyed: Keyed, joiner: Joiner | None) -> Node:
         """The pairs that a join operator sends, made one value by `joiner`."""

@@ -250,11 +250,16 @@ class Stream(Previewed):
         key: FormatOrType = bytes,
         value: FormatOrType = bytes,
         partition: Expression | None = None,
+        timestamp: Expression | None = None,
         name: str | None = None,
     ) -> None:
-        """Write to a topic, exactly once. `topic` may be an expression: each record's own topic."""
+        """Write to a topic, exactly once. `topic` may be an expression: each record's own topic.
+
+        timestamp: gives each record's time; a record without one, or before 1970, is a poison record.
+        Settings with at_least_once write a query without state by Spark's sink, which knows no times.
+        """
         named = self._building.named(name, "to")
-        sink = ToTopic(named, self._node, topic, as_formats(key, value), partition)
+        sink = ToTopic(named, self._node, topic, as_formats(key, value), partition, timestamp)
         self._building.sinks.append(sink)
 
     def through(
