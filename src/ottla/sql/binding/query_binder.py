@@ -39,6 +39,12 @@ class QueryBinder:
         """A query by itself: with EMIT a push query, without one a pull query. Raises SqlError."""
         plan = self._bound(query, writes=False)
         if query.emit is not None:
+            if query.window is not None and query.window.kind is WindowKind.CUMULATE:
+                raise SqlError(
+                    "CUMULATE is for a query that writes a table",
+                    query.window.at,
+                    "CREATE TABLE … AS SELECT, and SELECT from that table",
+                )
             return plan
         clauses = {
             "JOIN": query.joins,
@@ -154,8 +160,7 @@ def _window(query: Query, sources: list[FromSource]) -> Window | None:
     if text is None:
         return None
     grace = DEFAULT_GRACE_MS if text.grace_ms is None else text.grace_ms
-    advance = text.advance_ms if text.kind is WindowKind.HOPPING else None
-    return Window(text.kind, text.size_ms, advance, grace, text.retention_ms)
+    return Window(text.kind, text.size_ms, text.advance_ms, grace, text.retention_ms)
 
 
 def _wrong_kind(query: Query, made: SourceKind, plan: QueryPlan) -> SqlError:

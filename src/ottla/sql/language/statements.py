@@ -61,11 +61,12 @@ class WindowKind(Enum):
     TUMBLING = "TUMBLING"
     HOPPING = "HOPPING"
     SESSION = "SESSION"
+    CUMULATE = "CUMULATE"
 
 
 @dataclass(frozen=True, slots=True)
 class WindowText:
-    """WINDOW. size_ms: of sessions the gap."""
+    """WINDOW. size_ms: of sessions the gap. advance_ms: of CUMULATE the step."""
 
     at: Position
     kind: WindowKind

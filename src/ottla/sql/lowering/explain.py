@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.sql.language.statements import Emit, SourceKind
+from ottla.sql.language.statements import Emit, SourceKind, WindowKind
 from ottla.sql.lowering.columns import is_native
 from ottla.sql.lowering.grouping import group_places, runs_in_spark
 from ottla.sql.lowering.rows import Path, Places
@@ -82,6 +82,9 @@ def _aggregate(aggregate: Aggregate) -> str:
 
 
 def _window(window: Window) -> str:
+    if window.kind is WindowKind.CUMULATE:
+        grows = f"windows that grow by {window.advance_ms} ms up to {window.size_ms} ms"
+        return f"{grows}, grace {window.grace_ms} ms"
     advance = "" if window.advance_ms is None else f", every {window.advance_ms} ms"
     kind = window.kind.value.lower()
     return f"{kind} windows of {window.size_ms} ms{advance}, grace {window.grace_ms} ms"

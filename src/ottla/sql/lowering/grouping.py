@@ -17,7 +17,13 @@ from ottla.sql.plan.bound import GROUP, Bound, BoundLiteral
 from ottla.sql.plan.query_plan import QueryPlan, Window
 from ottla.sql.types.sql_types import BOOLEAN
 from ottla.streams.dsl import GroupedStream, Stream, Table
-from ottla.streams.operators.windows import HoppingWindows, SessionWindows, TumblingWindows, Windows
+from ottla.streams.operators.windows import (
+    CumulatingWindows,
+    HoppingWindows,
+    SessionWindows,
+    TumblingWindows,
+    Windows,
+)
 from ottla.streams.plan.nodes.aggregate import Emit
 from ottla.streams.plan.records import Expression, PythonRecord, Record, python
 
@@ -48,8 +54,8 @@ def runs_in_spark(query: QueryPlan, places: Places) -> bool:
     """Whether Spark has all aggregates of a query, over such windows."""
     from ottla.sql.lowering.spark_functions import AGGREGATES
 
-    session = query.window is not None and query.window.kind is WindowKind.SESSION
-    if session and query.emit is not EmitWord.FINAL:
+    kind = None if query.window is None else query.window.kind
+    if kind is WindowKind.CUMULATE or (kind is WindowKind.SESSION and query.emit is not EmitWord.FINAL):
         return False
     return all(
         (each.function, each.signature) in AGGREGATES
@@ -184,6 +190,8 @@ def _windows(window: Window) -> Windows:
             return HoppingWindows(window.size_ms, window.advance_ms or window.size_ms, window.grace_ms)
         case WindowKind.SESSION:
             return SessionWindows(window.size_ms, window.grace_ms)
+        case WindowKind.CUMULATE:
+            return CumulatingWindows(window.size_ms, window.advance_ms or window.size_ms, window.grace_ms)
 
 
 def group_places(query: QueryPlan) -> Places:

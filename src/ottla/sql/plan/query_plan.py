@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from ottla.sql.catalog.sources import Source
+from ottla.sql.catalog.sources import Source, WindowedKeys
 from ottla.sql.language.statements import Emit, JoinWord, SourceKind, WindowKind
 from ottla.sql.plan.bound import Bound
 from ottla.sql.types.sql_types import SqlType
@@ -55,13 +55,20 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The windows of a grouping, in ms; retention None: as long as needed."""
+    """The windows of a grouping, in ms; retention None: as long as needed. advance_ms: CUMULATE's step."""
 
     kind: WindowKind
     size_ms: int
     advance_ms: int | None
     grace_ms: int
     retention_ms: int | None = None
+
+    @property
+    def keys(self) -> WindowedKeys:
+        """The windows as keys in a topic. Those that cumulate are there as sessions: with both ends."""
+        if self.kind in (WindowKind.SESSION, WindowKind.CUMULATE):
+            return WindowedKeys(WindowKind.SESSION)
+        return WindowedKeys(self.kind, self.size_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from ottla.streams.operators.session_aggregate import SessionAggregate
 from ottla.streams.operators.sliding_aggregate import SlidingAggregate
 from ottla.streams.operators.windowed_aggregate import WindowedAggregate
 from ottla.streams.operators.windows import (
+    CumulatingWindows,
     HoppingWindows,
     SessionWindows,
     SlidingWindows,
@@ -105,7 +106,7 @@ class Grouped:
     def is_native(self, emit: Emit) -> bool:
         """Whether Spark has aggregates over such windows, and sends them so."""
         match self.windows:
-            case SlidingWindows():
+            case SlidingWindows() | CumulatingWindows():
                 return False
             case SessionWindows():
                 return emit is Emit.WINDOW_CLOSE
@@ -155,7 +156,7 @@ def _aggregate_operator(
     match windows:
         case None:
             return StreamAggregate(aggregation)
-        case TumblingWindows() | HoppingWindows():
+        case TumblingWindows() | HoppingWindows() | CumulatingWindows():
             return WindowedAggregate(windows, aggregation, emit_on_close)
         case SessionWindows():
             return SessionAggregate(windows, aggregation, emit_on_close)

@@ -331,7 +331,8 @@ class GroupedStream:
         """Any of Spark's aggregates: `lambda r: {"total": F.sum(r.value.amount), "best": F.max(…)}`."""
         if not self._grouped.is_native(emit):
             raise TopologyError(
-                "Spark's aggregates over sliding windows, and over sessions with each change, do not exist: "
+                "Spark's aggregates over sliding or cumulating windows, and over sessions with each change, "
+                "do not exist: "
                 "use aggregate() with a Python function, tumbling or hopping windows, or emit=WINDOW_CLOSE"
             )
         return self._table(self._grouped.native(aggregates, False, emit, name))
