@@ -8,13 +8,14 @@ from ottla.sql.binding.expression_binder import ExpressionBinder, Special
 from ottla.sql.binding.grouping import Grouping, first_aggregate
 from ottla.sql.binding.joins import DEFAULT_GRACE_MS, bound_joins, from_sources
 from ottla.sql.binding.projection import projected
+from ottla.sql.binding.ranking import ranked
 from ottla.sql.binding.scope import Scope
 from ottla.sql.catalog.sources import Catalog
 from ottla.sql.functions.function import TableFunction
 from ottla.sql.functions.registry import Functions
 from ottla.sql.language.errors import SqlError
 from ottla.sql.language.expressions import Call, Literal
-from ottla.sql.language.statements import Emit, Query, SourceKind, WindowKind
+from ottla.sql.language.statements import Emit, InnerText, Query, SourceKind, WindowKind
 from ottla.sql.plan.bound import EXPLODED, Bound, BoundColumn
 from ottla.sql.plan.query_plan import FromSource, Mode, Named, QueryPlan, Window
 
@@ -46,6 +47,12 @@ class QueryBinder:
                     "CREATE TABLE … AS SELECT, and SELECT from that table",
                 )
             return plan
+        if plan.ranking is not None:
+            raise SqlError(
+                "a query of what is there now numbers no rows",
+                query.source.at,
+                "EMIT CHANGES makes it a push query",
+            )
         clauses = {
             "JOIN": query.joins,
             "WINDOW": query.window,
@@ -63,6 +70,8 @@ class QueryBinder:
         return replace(plan, mode=Mode.PULL)
 
     def _bound(self, query: Query, *, writes: bool) -> QueryPlan:
+        if isinstance(query.source, InnerText):
+            return ranked(query, query.source, self.catalog, self.functions)
         sources = from_sources(query, self.catalog)
         joins = bound_joins(query, sources, self.functions)
         binder = ExpressionBinder(Scope(sources), self.functions, dict(self.catalog.types))

@@ -7,6 +7,7 @@ from ottla.sql.language.expression_parser import ExpressionParser
 from ottla.sql.language.expressions import Expression
 from ottla.sql.language.statements import (
     Emit,
+    InnerText,
     Item,
     JoinText,
     JoinWord,
@@ -26,6 +27,7 @@ _OF_KINDS = {"ADVANCE": WindowKind.HOPPING, "STEP": WindowKind.CUMULATE}
 """The parts that windows of one kind alone have."""
 MAX_STEPS = 1440
 """Windows of one start that cumulate: each record is counted in so many at most. A day's minutes."""
+MAKE_IT_A_STREAM = "make it a stream or a table: CREATE STREAM … AS SELECT …"
 _CLAUSES = "WINDOW, WHERE, GROUP BY, PARTITION BY, HAVING, EMIT, LIMIT"
 
 
@@ -35,6 +37,7 @@ class QueryParser:
     def __init__(self, stream: TokenStream) -> None:
         self._stream = stream
         self._expressions = ExpressionParser(stream)
+        self._is_inner = False
 
     def query(self) -> Query:
         """SELECT … up to the end of the statement. Raises SqlError."""
@@ -46,7 +49,7 @@ class QueryParser:
         if not stream.sees("FROM"):
             raise stream.wrong("a comma or FROM")
         stream.needs("FROM")
-        source = self._source()
+        source = self._inner() if stream.sees_sign("(") else self._source()
         joins = []
         while (join := self._join()) is not None:
             joins.append(join)
@@ -84,12 +87,24 @@ class QueryParser:
             alias = stream.name()
         return Item(at, expression, alias)
 
+    def _inner(self) -> InnerText:
+        stream, at = self._stream, self._stream.at
+        if self._is_inner:
+            raise SqlError("a query in FROM has none in its own FROM", at, MAKE_IT_A_STREAM)
+        stream.needs_sign("(")
+        self._is_inner = True
+        query = self.query()
+        self._is_inner = False
+        stream.needs_sign(")")
+        alias = stream.name("a name after AS") if stream.takes("AS") else None
+        if alias is None and stream.sees_name():
+            alias = stream.name()
+        return InnerText(at, query, alias)
+
     def _source(self) -> SourceText:
         stream, at = self._stream, self._stream.at
         if stream.sees_sign("("):
-            raise SqlError(
-                "a query can't stand in FROM", at, "make it a stream or a table: CREATE STREAM … AS SELECT …"
-            )
+            raise SqlError("a query can't be joined", at, MAKE_IT_A_STREAM)
         name = stream.name("a name of a stream or table")
         alias = stream.name("a name after AS") if stream.takes("AS") else None
         if alias is None and stream.sees_name():

@@ -141,12 +141,21 @@ class JoinText:
 
 
 @dataclass(frozen=True, slots=True)
+class InnerText:
+    """A query in FROM, in parentheses."""
+
+    at: Position
+    query: Query
+    alias: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """SELECT."""
 
     at: Position
     items: tuple[Star | StructStar | Item, ...]
-    source: SourceText
+    source: SourceText | InnerText
     joins: tuple[JoinText, ...] = ()
     window: WindowText | None = None
     where: Expression | None = None

@@ -19,6 +19,7 @@ from ottla.sql.lowering.columns import native
 from ottla.sql.lowering.event_times import written_time
 from ottla.sql.lowering.formats import topic_formats
 from ottla.sql.lowering.grouping import grouped
+from ottla.sql.lowering.ranking import rank_key
 from ottla.sql.lowering.rows import Path, Places, RowFunction
 from ottla.sql.lowering.source_rows import source_rows
 from ottla.sql.lowering.spark_types import spark_type, struct_of
@@ -195,6 +196,8 @@ class Lowering:
             value = self._expression(values[0][1], places)
         key = self._key(query, places)
         if isinstance(rows, Table):
+            if query.ranking is not None:
+                return rows.map_values(value).to_stream(key=rank_key(query, query.ranking))
             return rows.map_values(value).to_stream(key=_renamed(query) if len(query.keys) > 1 else None)
         return rows.map_values(value) if key is None else rows.map(key=key, value=value)
 
@@ -249,6 +252,8 @@ def _expressions(query: QueryPlan) -> Iterator[Bound]:
     yield from query.partition_by
     yield from (each for aggregate in query.aggregates for each in aggregate.arguments)
     yield from (each for each in (query.where, query.having) if each is not None)
+    if query.ranking is not None:
+        yield from query.ranking.expressions
 
 
 def _fields(places: Places) -> list[str]:

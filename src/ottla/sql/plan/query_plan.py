@@ -1,7 +1,7 @@
 """A query's steps: sources and joins, a filter, then a grouping or a new key, then the columns that go out.
 
 A row goes through them in this order: `sources[0]`, each of `joins`, `where`, `exploded` (table functions),
-`partition_by` or `group_by` with `window`, `aggregates` and `having`, `projection`.
+`partition_by` or `group_by` with `window`, `aggregates` or `ranking`, and `having`, `projection`.
 """
 
 from __future__ import annotations
@@ -91,6 +91,29 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """One of ORDER BY's expressions. NULL is less than all else."""
+
+    expression: Bound
+    descending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The first rows of each group by an order: `columns` of each, and under `rank` its number from 1 on."""
+
+    order_by: tuple[Order, ...]
+    limit: int
+    rank: str
+    columns: tuple[Named, ...]
+
+    @property
+    def expressions(self) -> tuple[Bound, ...]:
+        """All of its expressions, over the columns of the sources."""
+        return (*(each.expression for each in self.order_by), *(each.expression for each in self.columns))
+
+
+@dataclass(frozen=True, slots=True)
 class Projected:
     """A column that goes out. key: into the record's key."""
 
@@ -125,6 +148,7 @@ class QueryPlan:
     emit: Emit | None = None
     limit: int | None = None
     mode: Mode = Mode.PUSH
+    ranking: Ranking | None = None
 
     @property
     def sources(self) -> tuple[FromSource, ...]:

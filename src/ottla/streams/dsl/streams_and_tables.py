@@ -13,6 +13,7 @@ from ottla.streams.operators.processor import Processor, ProcessorOperator
 from ottla.streams.operators.stream_table_join import StreamTableJoin
 from ottla.streams.operators.suppress import UntilTimeLimit
 from ottla.streams.operators.table_table_join import TableTableJoin
+from ottla.streams.operators.top_rows import RowOrder
 from ottla.streams.operators.windows import JoinWindows, SessionWindows, Windows
 from ottla.streams.plan.internal_formats import as_formats
 from ottla.streams.plan.node import Node, Topics, TopologyError
@@ -383,6 +384,12 @@ class GroupedStream:
         return self._table(
             self._grouped.keyed(Aggregate(initializer, aggregator, merger), returns, emit, name)
         )
+
+    def top(self, limit: int, order: RowOrder, *, name: str | None = None) -> Table:
+        """The first `limit` records of each key by an order, in Python, by keys of key and rank."""
+        if self._grouped.windows is not None:
+            raise TopologyError("top() is over all time, without windows")
+        return self._table(self._grouped.top(limit, order, name))
 
     def _table(self, node: Node) -> Table:
         return Table(self._grouped.building, node)
