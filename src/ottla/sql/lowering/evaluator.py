@@ -109,7 +109,16 @@ class Evaluator:
         evaluate, types = variant.evaluate, tuple(each.type for each in bound.arguments)
         if isinstance(function, TableFunction):
             return _rows(evaluate, arguments)
-        fitted = _fitting(bound.type)
+        fitted = fitting(bound.type)
+        if (vectors := variant.vectors) is not None:
+
+            def call_of_one(row: Any, environment: Environment) -> Any:
+                values = [each(row, environment) for each in arguments]
+                if not variant.nulls and any(each is None for each in values):
+                    return None
+                return fitted(vectors.of_row(types, bound.type, values))
+
+            return call_of_one
 
         def call(row: Any, environment: Environment) -> Any:
             values = [each(row, environment) for each in arguments]
@@ -195,7 +204,7 @@ def _rows(evaluate: Callable[..., Any], arguments: list[Evaluate]) -> Evaluate:
     return rows
 
 
-def _fitting(of: SqlType) -> Callable[[Any], Any]:
+def fitting(of: SqlType) -> Callable[[Any], Any]:
     """A function's result within its type: decimals get their scale; whole numbers that do not fit raise."""
     if of.base is Base.DECIMAL:
         return lambda value: None if value is None else casts.to_decimal(value, of)

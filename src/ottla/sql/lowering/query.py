@@ -74,14 +74,14 @@ class Lowering:
 
     def _expression(self, bound: Bound, places: Places) -> Expression:
         """An expression's value."""
-        if (on_columns := native(bound, places)) is not None:
+        if (on_columns := native(bound, places, self.functions)) is not None:
             return on_columns
         row = RowFunction((("value", bound),), places, self.functions, single=True)
         return python(row, returns=spark_type(bound.type))
 
     def _structure(self, fields: tuple[tuple[str, Bound], ...], places: Places) -> Expression:
         """A struct of expressions."""
-        columns = [native(bound, places) for _, bound in fields]
+        columns = [native(bound, places, self.functions) for _, bound in fields]
         made = struct_of(tuple((name, bound.type) for name, bound in fields))
         if all(each is not None for each in columns):
             known = [each for each in columns if each is not None]
