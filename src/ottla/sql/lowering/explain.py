@@ -14,6 +14,7 @@ from ottla.sql.plan.query_plan import (
     FromSource,
     Join,
     JoinHow,
+    Mode,
     Projected,
     QueryPlan,
     Ranking,
@@ -75,6 +76,8 @@ def _ranking(query: QueryPlan, ranking: Ranking, places: Places) -> Iterator[str
 
 def _mode(query: QueryPlan) -> str:
     """The changelog mode: what a row that goes out means."""
+    if query.mode is Mode.PULL:
+        return "rows, once: those that are there now"
     if query.emit is Emit.FINAL:
         return "rows: each window once, when it is closed"
     if query.kind is SourceKind.TABLE:
