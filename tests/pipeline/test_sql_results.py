@@ -1,4 +1,4 @@
-"""The statements of tests/unit/sql/results.txt over one source on Spark, some of them as one application each.
+"""The statements of tests/unit/sql/results.txt over one source on Spark, several as one application.
 
 Where there are two sources, each row would have to be a batch, which takes Spark minutes a statement.
 """
