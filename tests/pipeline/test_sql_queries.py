@@ -23,6 +23,10 @@ CREATE STREAM headed (v STRING, at STRING, one BYTES HEADER('x'),
     WITH (kafka_topic='h', value_format='json', timestamp='at', timestamp_format='yyyy-MM-dd HH:mm');
 CREATE STREAM with_headers WITH (value_format='kafka') AS
     SELECT FROM_BYTES(one, 'utf8') || v || every[1]->key AS all_of_it FROM headed;
+CREATE STREAM halves (id INT KEY, d DOUBLE, s STRUCT<e DOUBLE, f ARRAY<STRUCT<g DOUBLE>>>)
+    WITH (kafka_topic='halves', value_format='json');
+CREATE STREAM doubled AS SELECT id, d * 2 AS d, s->e AS e, s->f[1]->g AS g FROM halves;
+INSERT INTO halves VALUES (1, 0.5e0, STRUCT(e := 1.5e0, f := ARRAY[STRUCT(g := 2.5e0)]));
 CREATE STREAM native AS SELECT id, UCASE(page) AS page, ms / 2 AS half, ms / (ms - 7) AS none, ROWTIME AS t
     FROM pv WHERE ms > 3 AND page LIKE 'x%';
 CREATE STREAM mixed AS SELECT id, INITCAP(page) AS page, price * 2 AS twice, s->b[-1] AS last,
@@ -99,6 +103,10 @@ def test_filter_and_projection_in_spark_have_sqls_results(stateless: ScriptDrive
         {"ID": 1, "PAGE": "XA", "HALF": 3, "NONE": None, "T": 5000, "ROWTIME": 5000},
         {"ID": None, "PAGE": "XB", "HALF": 4, "NONE": 4, "T": 7000, "ROWTIME": 7000},
     ]
+
+
+def test_doubles_of_json_at_any_depth(stateless: ScriptDriver) -> None:
+    assert without_time(stateless.rows("DOUBLED")) == [{"ID": 1, "D": 1.0, "E": 1.5, "G": 2.5}]
 
 
 def test_functions_in_python_lambdas_and_an_insert_from_a_second_query(stateless: ScriptDriver) -> None:

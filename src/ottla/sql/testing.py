@@ -23,7 +23,7 @@ from ottla.sql.functions import java_times
 from ottla.sql.functions.registry import BUILT_IN, Functions
 from ottla.sql.language.errors import START, SqlError
 from ottla.sql.language.parser import parse_script
-from ottla.sql.lowering.evaluator import row_function
+from ottla.sql.lowering.evaluator import constant_values
 from ottla.sql.lowering.formats import topic_formats
 from ottla.sql.lowering.query import Lowering
 from ottla.sql.plan.statement_plan import PutQuery, StatementPlan, WriteRow, applied
@@ -142,10 +142,7 @@ class ScriptDriver:
         return self.catalog.source(name, START)
 
     def _write(self, plan: WriteRow) -> None:
-        row = {
-            name: row_function(value, lambda _: lambda row: None, self._functions)(None)
-            for name, value in plan.values
-        }
+        row = constant_values(plan.values, self._functions)
         timestamp = row.pop("ROWTIME", None)
         self.insert(plan.target.name, row, timestamp_ms=0 if timestamp is None else timestamp)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla.pipeline.query.realtime import Wanted
     from ottla.streams.dsl import GlobalTable, GroupedStream, GroupedTable, Stream, Streams, Table
     from ottla.streams.operators.processor import Processor, ProcessorContext, ProcessorRecord
-    from ottla.streams.operators.windows import hopping, session, sliding, tumbling, within
+    from ottla.streams.operators.windows import cumulating, hopping, session, sliding, tumbling, within
     from ottla.streams.plan.node import TopologyError
     from ottla.streams.plan.nodes.aggregate import Emit
     from ottla.streams.plan.records import PythonRecord, Record, python, record, vectorized
@@ -42,6 +42,7 @@ __all__ = [
     "Table",
     "TopologyError",
     "Wanted",
+    "cumulating",
     "formats",
     "hopping",
     "python",
@@ -71,6 +72,7 @@ _HOMES = {
     "Table": "ottla.streams.dsl",
     "TopologyError": "ottla.streams.plan.node",
     "Wanted": "ottla.pipeline.query.realtime",
+    "cumulating": "ottla.streams.operators.windows",
     "formats": "ottla.pipeline.formats",
     "hopping": "ottla.streams.operators.windows",
     "python": "ottla.streams.plan.records",

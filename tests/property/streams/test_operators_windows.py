@@ -13,7 +13,13 @@ from ottla.streams.operators.operator import Event, Output
 from ottla.streams.operators.session_aggregate import SessionAggregate
 from ottla.streams.operators.sliding_aggregate import SlidingAggregate
 from ottla.streams.operators.windowed_aggregate import WindowedAggregate
-from ottla.streams.operators.windows import HoppingWindows, SessionWindows, SlidingWindows, TumblingWindows
+from ottla.streams.operators.windows import (
+    CumulatingWindows,
+    HoppingWindows,
+    SessionWindows,
+    SlidingWindows,
+    TumblingWindows,
+)
 from support.pipeline.keyed_operators import OperatorRun, applied
 
 Batches = list[list[tuple[str, int, str]]]
@@ -93,6 +99,38 @@ def test_hopping_windows_hold_all_their_records_until_they_close(
                 expected.setdefault(key, []).append((start_ms, end_ms, text, max(content)[0]))
         assert by_key(got) == expected
     assert host.late == late
+    assert host.remembered == {}
+
+
+@given(batches, st.integers(1, 5), st.integers(1, 6), st.integers(0, 20), st.booleans())
+def test_cumulating_windows_share_a_start_and_grow_by_a_step(
+    cut: Batches, step_ms: int, steps: int, grace_ms: int, once: bool
+) -> None:
+    size_ms = step_ms * steps
+    windows = CumulatingWindows(size_ms, step_ms, grace_ms)
+    outputs, host = run(WindowedAggregate(windows, concatenation, emit_on_close=once), cut)
+
+    contents: dict[tuple[str, int, int], list[tuple[int, str]]] = {}
+    for (watermark_ms, batch), got in zip(with_watermarks(cut), outputs, strict=True):
+        expected: dict[str, list[tuple[int, int, Any, int]]] = {}
+        for window in sorted(contents, key=lambda each: each[2]):
+            key, start_ms, end_ms = window
+            if end_ms + grace_ms <= watermark_ms:
+                content = contents.pop(window)
+                text = "".join(each for _, each in content)
+                if once:
+                    expected.setdefault(key, []).append((start_ms, end_ms, text, max(content)[0]))
+        for key, at_ms, value in batch:
+            for start_ms in range(0, at_ms + 1, size_ms):
+                for end_ms in range(start_ms + step_ms, start_ms + size_ms + 1, step_ms):
+                    if not start_ms <= at_ms < end_ms or end_ms + grace_ms <= watermark_ms:
+                        continue
+                    content = contents.setdefault((key, start_ms, end_ms), [])
+                    content.append((at_ms, value))
+                    text = "".join(each for _, each in content)
+                    if not once:
+                        expected.setdefault(key, []).append((start_ms, end_ms, text, max(content)[0]))
+        assert by_key(got) == expected
     assert host.remembered == {}
 
 

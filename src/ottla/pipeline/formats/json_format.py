@@ -225,8 +225,8 @@ def _missing(value: Column, wanted: DataType, path: str) -> list[Column]:
     found: list[Column] = []
     match wanted:
         case StructType():
-            for field in wanted.fields:
-                inner, name = value.getField(field.name), f"{path}.{field.name}".removeprefix(".")
+            for field, inner in _fields(value, wanted):
+                name = f"{path}.{field.name}".removeprefix(".")
                 if not field.nullable:
                     found.append(F.when(inner.isNull(), F.lit(f"{name} is missing or null")))
                 nested = _missing(inner, field.dataType, name)
@@ -260,20 +260,35 @@ def _infinities(value: Column, wanted: DataType) -> Iterator[Column]:
         case DoubleType() | FloatType():
             yield F.coalesce(F.abs(value) == float("inf"), F.lit(False))
         case StructType():
-            for field in wanted.fields:
-                yield from _infinities(value.getField(field.name), field.dataType)
+            for field, inner in _fields(value, wanted):
+                yield from _infinities(inner, field.dataType)
         case ArrayType() | MapType():
-            inner = wanted.elementType if isinstance(wanted, ArrayType) else wanted.valueType
+            of = wanted.elementType if isinstance(wanted, ArrayType) else wanted.valueType
             elements = value if isinstance(wanted, ArrayType) else F.map_values(value)
-            if any(True for _ in _infinities(F.lit(None), inner)):
+            if any(True for _ in _infinities(F.lit(None), of)):
 
                 def has_one(element: Column) -> Column:
                     found = F.lit(False)
-                    for each in _infinities(element, inner):
+                    for each in _infinities(element, of):
                         found = found | each
                     return found
 
                 yield F.coalesce(F.exists(elements, has_one), F.lit(False))
+
+
+def _fields(value: Column, wanted: StructType) -> Iterator[tuple[StructField, Column]]:
+    """A struct's fields.
+
+    Names that differ by case alone are one name to Spark's expressions, not to its reader of JSON: such a
+    struct's fields get names of their own first.
+    """
+    names = wanted.names
+    if len({each.lower() for each in names}) < len(names):
+        names = [f"_{number}" for number in range(len(names))]
+        fields = [StructField(name, each.dataType) for name, each in zip(names, wanted.fields, strict=True)]
+        value = value.cast(StructType(fields))
+    for name, field in zip(names, wanted.fields, strict=True):
+        yield field, value.getField(name)
 
 
 def _type_text(wanted: DataType) -> str:

@@ -25,6 +25,7 @@ from ottla.sql.language.expressions import (
     MapOf,
     Name,
     Operation,
+    RowNumber,
     StructOf,
     Subscript,
 )
@@ -53,6 +54,10 @@ from ottla.sql.types.sql_types import (
     type_of,
 )
 
+RANKING_PATTERN = (
+    "it stands in a query in FROM whose first rows are taken: SELECT … FROM (SELECT …, ROW_NUMBER() OVER "
+    "(PARTITION BY … ORDER BY …) AS rn FROM stream) WHERE rn <= 3"
+)
 Special = Callable[[Call, "ExpressionBinder"], Bound | None]
 """Binds calls that a clause has a meaning of its own for (aggregates, table functions); None for others."""
 
@@ -103,6 +108,8 @@ class ExpressionBinder:
                 return BoundOperation("STRUCT", tuple(values), of)
             case Lambda():
                 raise SqlError("a lambda can only be an argument of a function", expression.at)
+            case RowNumber():
+                raise SqlError("ROW_NUMBER() can't stand here", expression.at, RANKING_PATTERN)
 
     def condition(self, expression: Expression, clause: str) -> Bound:
         """A bound expression that is true or not. Raises SqlError."""

@@ -20,6 +20,7 @@ DEFAULT_GRACE_MS = 24 * 3_600_000
 def from_sources(query: Query, catalog: Catalog) -> list[FromSource]:
     """The sources of FROM. Raises SqlError."""
     found: list[FromSource] = []
+    assert isinstance(query.source, SourceText)
     for each in (query.source, *(join.source for join in query.joins)):
         if any(other.alias == each.alias for other in found):
             raise SqlError(

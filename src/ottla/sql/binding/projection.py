@@ -29,11 +29,11 @@ def projected(
     writes: bool,
 ) -> tuple[Projected, ...]:
     """The columns that go out, keys marked. writes: they make a stream or table, so the key must be there."""
-    chosen: list[Chosen] = []
+    found: list[Chosen] = []
     for item in query.items:
-        chosen += _item(item, sources, binder, grouping, len(chosen))
+        found += chosen(item, sources, binder, grouping, len(found))
     names: set[str] = set()
-    for name, _, at in chosen:
+    for name, _, at in found:
         if name in names:
             raise SqlError(f"two columns are named {name}", at, "give one another name: … AS other")
         if writes and (name in PSEUDO_COLUMNS or (name in WINDOW_COLUMNS and not grouping)):
@@ -41,14 +41,14 @@ def projected(
         names.add(name)
     keys = _keys(sources, joins, grouping, partition_by, new_key)
     if writes:
-        chosen = [each for each in chosen if not _is_window_bound(each[1])]
-        _check_keys(query, keys, chosen, grouping)
+        found = [each for each in found if not _is_window_bound(each[1])]
+        _check_keys(query, keys, found, grouping)
     taken: set[int] = set()
     result: list[Projected] = []
-    for name, bound, at in chosen:
+    for name, bound, at in found:
         number = next((n for n, key in enumerate(keys) if bound in key), None)
         if number is not None and number in taken:
-            if writes and not _alternative(keys[number], bound, chosen):
+            if writes and not _alternative(keys[number], bound, found):
                 raise SqlError(
                     f"the key column {name} is there twice",
                     at,
@@ -73,13 +73,14 @@ def _is_window_bound(bound: Bound) -> bool:
     return isinstance(bound, BoundColumn) and bound.source == GROUP and bound.name in WINDOW_COLUMNS
 
 
-def _item(
+def chosen(
     item: Star | StructStar | Item,
     sources: Sequence[FromSource],
     binder: ExpressionBinder,
     grouping: Grouping | None,
     number: int,
 ) -> list[Chosen]:
+    """What one of SELECT's items stands for. number: of the columns before it. Raises SqlError."""
     match item:
         case Star():
             if grouping is not None:

@@ -8,13 +8,14 @@ from ottla.sql.binding.expression_binder import ExpressionBinder, Special
 from ottla.sql.binding.grouping import Grouping, first_aggregate
 from ottla.sql.binding.joins import DEFAULT_GRACE_MS, bound_joins, from_sources
 from ottla.sql.binding.projection import projected
+from ottla.sql.binding.ranking import ranked
 from ottla.sql.binding.scope import Scope
 from ottla.sql.catalog.sources import Catalog
 from ottla.sql.functions.function import TableFunction
 from ottla.sql.functions.registry import Functions
 from ottla.sql.language.errors import SqlError
 from ottla.sql.language.expressions import Call, Literal
-from ottla.sql.language.statements import Emit, Query, SourceKind, WindowKind
+from ottla.sql.language.statements import Emit, InnerText, Query, SourceKind, WindowKind
 from ottla.sql.plan.bound import EXPLODED, Bound, BoundColumn
 from ottla.sql.plan.query_plan import FromSource, Mode, Named, QueryPlan, Window
 
@@ -39,7 +40,19 @@ class QueryBinder:
         """A query by itself: with EMIT a push query, without one a pull query. Raises SqlError."""
         plan = self._bound(query, writes=False)
         if query.emit is not None:
+            if query.window is not None and query.window.kind is WindowKind.CUMULATE:
+                raise SqlError(
+                    "CUMULATE is for a query that writes a table",
+                    query.window.at,
+                    "CREATE TABLE … AS SELECT, and SELECT from that table",
+                )
             return plan
+        if plan.ranking is not None:
+            raise SqlError(
+                "a query of what is there now numbers no rows",
+                query.source.at,
+                "EMIT CHANGES makes it a push query",
+            )
         clauses = {
             "JOIN": query.joins,
             "WINDOW": query.window,
@@ -57,6 +70,8 @@ class QueryBinder:
         return replace(plan, mode=Mode.PULL)
 
     def _bound(self, query: Query, *, writes: bool) -> QueryPlan:
+        if isinstance(query.source, InnerText):
+            return ranked(query, query.source, self.catalog, self.functions)
         sources = from_sources(query, self.catalog)
         joins = bound_joins(query, sources, self.functions)
         binder = ExpressionBinder(Scope(sources), self.functions, dict(self.catalog.types))
@@ -154,8 +169,7 @@ def _window(query: Query, sources: list[FromSource]) -> Window | None:
     if text is None:
         return None
     grace = DEFAULT_GRACE_MS if text.grace_ms is None else text.grace_ms
-    advance = text.advance_ms if text.kind is WindowKind.HOPPING else None
-    return Window(text.kind, text.size_ms, advance, grace, text.retention_ms)
+    return Window(text.kind, text.size_ms, text.advance_ms, grace, text.retention_ms)
 
 
 def _wrong_kind(query: Query, made: SourceKind, plan: QueryPlan) -> SqlError:

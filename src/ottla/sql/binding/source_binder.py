@@ -23,6 +23,8 @@ REGISTRY_FORMATS = ("JSON_SR", "AVRO", "PROTOBUF")
 ALL_HEADERS = array(struct(("KEY", STRING), ("VALUE", BYTES)))
 _KAFKA_TYPES = (Base.INTEGER, Base.BIGINT, Base.DOUBLE, Base.STRING, Base.BYTES)
 _DELIMITERS = {"SPACE": " ", "TAB": "\t"}
+_KEYED_WINDOWS = ("TUMBLING", "HOPPING", "SESSION")
+"""What keys in topics have: those of CUMULATE are written as sessions are."""
 _UNITS_MS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
 
 _PROPERTIES: Mapping[str, type] = {
@@ -226,7 +228,7 @@ def _windowed(found: Given) -> WindowedKeys | None:
         if size is not None:
             raise SqlError("WINDOW_SIZE is for a WINDOW_TYPE", found.place("WINDOW_SIZE"))
         return None
-    if kind.upper() not in WindowKind.__members__:
+    if kind.upper() not in _KEYED_WINDOWS:
         raise SqlError(
             f"there are no windows {kind}", found.place("WINDOW_TYPE"), "TUMBLING, HOPPING or SESSION"
         )

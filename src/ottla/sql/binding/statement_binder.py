@@ -15,7 +15,7 @@ from ottla.sql.binding.source_binder import (
     source_of,
     with_properties,
 )
-from ottla.sql.catalog.sources import Catalog, Column, Source, WindowedKeys, closest
+from ottla.sql.catalog.sources import Catalog, Column, Source, closest
 from ottla.sql.functions import casts
 from ottla.sql.functions.registry import Functions
 from ottla.sql.language.errors import Position, SqlError
@@ -33,7 +33,6 @@ from ottla.sql.language.statements import (
     Select,
     SourceKind,
     Statement,
-    WindowKind,
 )
 from ottla.sql.plan.bound import Bound, BoundLiteral
 from ottla.sql.plan.query_plan import Projected, QueryPlan
@@ -143,8 +142,7 @@ class Binder:
         )
         windowed = first.windowed if not plan.grouped else None
         if plan.window is not None:
-            session = plan.window.kind is WindowKind.SESSION
-            windowed = WindowedKeys(plan.window.kind, None if session else plan.window.size_ms)
+            windowed = plan.window.keys
         inherited = first.key_format if first.key_format != "NONE" else "KAFKA"
         if "KEY_FORMAT" not in found.properties and "FORMAT" not in found.properties:
             keys = [each for each in columns if each.is_key]

@@ -27,6 +27,8 @@ def why_not_replaceable(old: PutQuery, new: PutQuery) -> str | None:
         return "its windows are others: the groups so far are those of the former windows"
     if before.aggregates != after.aggregates:
         return "its aggregates are others: those so far were not worked out for the rows that are gone"
+    if before.ranking != after.ranking:
+        return "it ranks otherwise: rows that the former order has left out are gone"
     if before.exploded != after.exploded:
         return "its table functions are others"
     if (before.emit is Emit.FINAL) is not (after.emit is Emit.FINAL):

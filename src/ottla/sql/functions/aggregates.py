@@ -228,13 +228,18 @@ def _merge_new(first: list[Any], second: list[Any]) -> list[Any]:
     return first
 
 
-def _histogram(change: int) -> Callable[[dict[str, int], Any], dict[str, int]]:
-    def changed(counts: dict[str, int], value: Any) -> dict[str, int]:
-        if value is None or (value not in counts and len(counts) >= MAX_HISTOGRAM):
-            return counts
-        return {**counts, value: counts.get(value, 0) + change}
+def _histogram_add(counts: dict[str, int], value: Any) -> dict[str, int]:
+    if value is None or (value not in counts and len(counts) >= MAX_HISTOGRAM):
+        return counts
+    return {**counts, value: counts.get(value, 0) + 1}
 
-    return changed
+
+def _histogram_remove(counts: dict[str, int], value: Any) -> dict[str, int]:
+    """A text that is there no more has no entry; one beyond the limit was never counted."""
+    if value not in counts:
+        return counts
+    changed = {**counts, value: counts[value] - 1}
+    return {key: count for key, count in changed.items() if count > 0}
 
 
 def _merge_counts(first: dict[str, int], second: dict[str, int]) -> dict[str, int]:
@@ -354,7 +359,11 @@ AGGREGATES = (
         "how often each text is there",
         (
             _aggregate(
-                "(STRING) -> MAP<STRING, BIGINT>", dict, _histogram(1), _merge_counts, remove=_histogram(-1)
+                "(STRING) -> MAP<STRING, BIGINT>",
+                dict,
+                _histogram_add,
+                _merge_counts,
+                remove=_histogram_remove,
             ),
         ),
     ),

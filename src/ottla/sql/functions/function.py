@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.sql.functions.signature import Match, Returns, Signature, match, signature
+from ottla.sql.functions.vectors import Vectors
 from ottla.sql.types.sql_types import SqlType
 
 
@@ -19,13 +20,14 @@ from ottla.sql.types.sql_types import SqlType
 class Variant:
     """One signature and its evaluator.
 
-    typed: `evaluate` gets the types of its arguments first.
+    typed: `evaluate` gets the types of its arguments first. vectors: it is a function over batches.
     """
 
     signature: Signature
     evaluate: Callable[..., Any]
     nulls: bool = False
     typed: bool = False
+    vectors: Vectors | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ from ottla.sql.functions.signature import signature
 from ottla.sql.functions.strings import STRINGS
 from ottla.sql.functions.tables import TABLES
 from ottla.sql.functions.urls import URLS
+from ottla.sql.functions.vectors import Vectors, vector_kind
+from ottla.sql.types.sql_types import Base
 
 _ALL: tuple[Function, ...] = (
     *NUMERIC,
@@ -69,10 +71,18 @@ class Functions:
     ) -> Functions:
         """With a function of one row (UDF): Python's values in and out, None for NULL.
 
-        signatures: `"(STRING, INT) -> STRING"`, with letters for any type. nulls: call it for NULLs too.
-        Raises FunctionError.
+        signatures: `"(STRING, INT) -> STRING"`, with letters for any type. nulls: call it for NULLs too. A
+        function whose parameters are annotated as pandas Series or pyarrow arrays is called for batches of
+        rows. Raises FunctionError.
         """
-        made = tuple(Variant(signature(each), evaluate, nulls) for each in signatures)
+        try:
+            kind = vector_kind(evaluate)
+        except ValueError as problem:
+            raise FunctionError(f"{_name(name)}: {problem}") from None
+        vectors = None if kind is None else Vectors(kind, evaluate, nulls)
+        made = tuple(Variant(signature(each), evaluate, nulls, vectors=vectors) for each in signatures)
+        if vectors is not None and any(_takes_lambda(each) for each in made):
+            raise FunctionError(f"{_name(name)}: a function over batches takes no lambda")
         return self._with(ScalarFunction(_name(name), summary, made))
 
     def with_table_function(
@@ -116,6 +126,10 @@ def aggregate(
     Accumulators are of None, bool, int, float, str, Decimal, lists, and dicts with texts as keys.
     """
     return AggregateVariant(signature(text), new, add, merge, result or (lambda value: value), remove)
+
+
+def _takes_lambda(variant: Variant) -> bool:
+    return any(each.base is Base.LAMBDA for each in variant.signature.parameters)
 
 
 def _name(name: str) -> str:

@@ -21,6 +21,8 @@ from ottla.sql.language.expressions import (
     MapOf,
     Name,
     Operation,
+    OrderText,
+    RowNumber,
     StructOf,
     Subscript,
     TypeText,
@@ -274,7 +276,7 @@ class ExpressionParser:
         stream.needs_sign("=>")
         return Lambda(at, parameters, self.expression())
 
-    def _call(self) -> Call:
+    def _call(self) -> Call | RowNumber:
         stream, at = self._stream, self._stream.at
         name = stream.advance().word
         stream.needs_sign("(")
@@ -285,7 +287,39 @@ class ExpressionParser:
             raise SqlError("DISTINCT is not possible within a function", stream.at, "use COUNT_DISTINCT(…)")
         arguments = () if stream.sees_sign(")") else stream.separated(self.expression)
         stream.needs_sign(")")
+        if stream.sees("OVER") and stream.ahead().text == "(":
+            return self._over(Call(at, name, arguments))
         return Call(at, name, arguments)
+
+    def _over(self, call: Call) -> RowNumber:
+        """What stands behind ROW_NUMBER()."""
+        stream = self._stream
+        if call.name != "ROW_NUMBER":
+            raise SqlError(
+                f"{call.name} has no OVER", stream.at, "ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) has"
+            )
+        if call.arguments:
+            raise SqlError("ROW_NUMBER takes no argument", call.arguments[0].at)
+        stream.needs("OVER")
+        stream.needs_sign("(")
+        if not stream.takes("PARTITION", "BY"):
+            raise stream.wrong("PARTITION BY", "for all rows together: SELECT 1 AS k, … PARTITION BY 1")
+        partition_by = stream.separated(self.expression)
+        if not stream.takes("ORDER", "BY"):
+            raise stream.wrong("ORDER BY", "ORDER BY ROWTIME is the order of time")
+        order_by = stream.separated(self._order)
+        if not stream.sees_sign(")"):
+            raise stream.wrong("a comma, ASC, DESC or )")
+        stream.needs_sign(")")
+        return RowNumber(call.at, partition_by, order_by)
+
+    def _order(self) -> OrderText:
+        stream, at = self._stream, self._stream.at
+        expression = self.expression()
+        descending = stream.takes("DESC")
+        if not descending:
+            stream.takes("ASC")
+        return OrderText(at, expression, descending)
 
     def _column(self) -> Name:
         stream, at = self._stream, self._stream.at

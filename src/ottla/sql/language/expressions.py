@@ -129,6 +129,24 @@ class StructOf:
     fields: tuple[tuple[str, Expression], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class OrderText:
+    """One of ORDER BY's expressions."""
+
+    at: Position
+    expression: Expression
+    descending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RowNumber:
+    """`ROW_NUMBER() OVER (PARTITION BY … ORDER BY …)`."""
+
+    at: Position
+    partition_by: tuple[Expression, ...]
+    order_by: tuple[OrderText, ...]
+
+
 Expression = (
     Literal
     | Name
@@ -142,4 +160,5 @@ Expression = (
     | ArrayOf
     | MapOf
     | StructOf
+    | RowNumber
 )

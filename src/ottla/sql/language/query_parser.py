@@ -7,6 +7,7 @@ from ottla.sql.language.expression_parser import ExpressionParser
 from ottla.sql.language.expressions import Expression
 from ottla.sql.language.statements import (
     Emit,
+    InnerText,
     Item,
     JoinText,
     JoinWord,
@@ -21,7 +22,12 @@ from ottla.sql.language.statements import (
 from ottla.sql.language.token_stream import TokenStream
 from ottla.sql.language.tokens import Kind
 
-_WINDOW_PARTS = (("ADVANCE", "BY"), ("RETENTION",), ("GRACE", "PERIOD"))
+_WINDOW_PARTS = (("ADVANCE", "BY"), ("STEP",), ("RETENTION",), ("GRACE", "PERIOD"))
+_OF_KINDS = {"ADVANCE": WindowKind.HOPPING, "STEP": WindowKind.CUMULATE}
+"""The parts that windows of one kind alone have."""
+MAX_STEPS = 1440
+"""Windows of one start that cumulate: each record is counted in so many at most. A day's minutes."""
+MAKE_IT_A_STREAM = "make it a stream or a table: CREATE STREAM … AS SELECT …"
 _CLAUSES = "WINDOW, WHERE, GROUP BY, PARTITION BY, HAVING, EMIT, LIMIT"
 
 
@@ -31,6 +37,7 @@ class QueryParser:
     def __init__(self, stream: TokenStream) -> None:
         self._stream = stream
         self._expressions = ExpressionParser(stream)
+        self._is_inner = False
 
     def query(self) -> Query:
         """SELECT … up to the end of the statement. Raises SqlError."""
@@ -42,7 +49,7 @@ class QueryParser:
         if not stream.sees("FROM"):
             raise stream.wrong("a comma or FROM")
         stream.needs("FROM")
-        source = self._source()
+        source = self._inner() if stream.sees_sign("(") else self._source()
         joins = []
         while (join := self._join()) is not None:
             joins.append(join)
@@ -80,12 +87,24 @@ class QueryParser:
             alias = stream.name()
         return Item(at, expression, alias)
 
+    def _inner(self) -> InnerText:
+        stream, at = self._stream, self._stream.at
+        if self._is_inner:
+            raise SqlError("a query in FROM has none in its own FROM", at, MAKE_IT_A_STREAM)
+        stream.needs_sign("(")
+        self._is_inner = True
+        query = self.query()
+        self._is_inner = False
+        stream.needs_sign(")")
+        alias = stream.name("a name after AS") if stream.takes("AS") else None
+        if alias is None and stream.sees_name():
+            alias = stream.name()
+        return InnerText(at, query, alias)
+
     def _source(self) -> SourceText:
         stream, at = self._stream, self._stream.at
         if stream.sees_sign("("):
-            raise SqlError(
-                "a query can't stand in FROM", at, "make it a stream or a table: CREATE STREAM … AS SELECT …"
-            )
+            raise SqlError("a query can't be joined", at, MAKE_IT_A_STREAM)
         name = stream.name("a name of a stream or table")
         alias = stream.name("a name after AS") if stream.takes("AS") else None
         if alias is None and stream.sees_name():
@@ -124,7 +143,7 @@ class QueryParser:
         stream, at = self._stream, self._stream.at
         kind = next((each for each in WindowKind if stream.takes(each.value)), None)
         if kind is None:
-            raise stream.wrong("TUMBLING, HOPPING or SESSION")
+            raise stream.wrong("TUMBLING, HOPPING, SESSION or CUMULATE")
         stream.needs_sign("(")
         if kind is not WindowKind.SESSION:
             stream.needs("SIZE")
@@ -133,15 +152,18 @@ class QueryParser:
         while stream.takes_sign(","):
             words = next((each for each in _WINDOW_PARTS if stream.takes(*each)), None)
             if words is None:
-                raise stream.wrong("ADVANCE BY, RETENTION or GRACE PERIOD")
-            if words[0] in found or (words[0] == "ADVANCE" and kind is not WindowKind.HOPPING):
+                raise stream.wrong("ADVANCE BY, STEP, RETENTION or GRACE PERIOD")
+            if words[0] in found or _OF_KINDS.get(words[0], kind) is not kind:
                 raise SqlError(f"{' '.join(words)} can't stand here", stream.at)
             found[words[0]] = stream.duration_ms()
         stream.needs_sign(")")
         if kind is WindowKind.HOPPING and "ADVANCE" not in found:
             raise SqlError("HOPPING needs ADVANCE BY", at, "HOPPING (SIZE 1 HOUR, ADVANCE BY 5 MINUTES)")
+        if kind is WindowKind.CUMULATE and "STEP" not in found:
+            raise SqlError("CUMULATE needs STEP", at, "CUMULATE (SIZE 1 DAY, STEP 1 HOUR)")
         _check_window(at, size, found)
-        return WindowText(at, kind, size, found.get("ADVANCE"), found.get("RETENTION"), found.get("GRACE"))
+        advance = found.get("ADVANCE", found.get("STEP"))
+        return WindowText(at, kind, size, advance, found.get("RETENTION"), found.get("GRACE"))
 
     def _list(self) -> tuple[Expression, ...]:
         """The expressions of GROUP BY and PARTITION BY, in parentheses or not."""
@@ -164,9 +186,18 @@ class QueryParser:
 
 
 def _check_window(position: Position, size: int, found: dict[str, int]) -> None:
-    advance = found.get("ADVANCE", size)
-    if size <= 0 or advance <= 0:
-        raise SqlError("a window's size and advance are longer than nothing", position)
+    advance, step = found.get("ADVANCE", size), found.get("STEP", size)
+    if size <= 0 or advance <= 0 or step <= 0:
+        what = "step" if "STEP" in found else "advance"
+        raise SqlError(f"a window's size and {what} are longer than nothing", position)
+    if size % step:
+        raise SqlError("SIZE is no multiple of STEP", position, "the last step ends where SIZE does")
+    if size // step > MAX_STEPS:
+        raise SqlError(
+            f"each record would be in {size // step} windows, {MAX_STEPS} are the most",
+            position,
+            "a longer STEP, or a shorter SIZE",
+        )
     if advance > size:
         raise SqlError(
             "windows that advance by more than their size leave records out",

@@ -61,11 +61,12 @@ class WindowKind(Enum):
     TUMBLING = "TUMBLING"
     HOPPING = "HOPPING"
     SESSION = "SESSION"
+    CUMULATE = "CUMULATE"
 
 
 @dataclass(frozen=True, slots=True)
 class WindowText:
-    """WINDOW. size_ms: of sessions the gap."""
+    """WINDOW. size_ms: of sessions the gap. advance_ms: of CUMULATE the step."""
 
     at: Position
     kind: WindowKind
@@ -140,12 +141,21 @@ class JoinText:
 
 
 @dataclass(frozen=True, slots=True)
+class InnerText:
+    """A query in FROM, in parentheses."""
+
+    at: Position
+    query: Query
+    alias: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """SELECT."""
 
     at: Position
     items: tuple[Star | StructStar | Item, ...]
-    source: SourceText
+    source: SourceText | InnerText
     joins: tuple[JoinText, ...] = ()
     window: WindowText | None = None
     where: Expression | None = None

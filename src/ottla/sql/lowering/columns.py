@@ -2,18 +2,25 @@
 
 Nothing here can raise in Spark: whole numbers that overflow, and divisions by zero, are NULL as in
 evaluator.py. Decimals' arithmetic, casts of texts, and most functions are left to Python.
+
+The user's functions over batches are columns too, as Arrow functions of Spark's. Where one of them raises for
+a row, the expression as a whole is NULL there, as in evaluator.py; so they have to stand where they are
+always worked out, not in CASE, AND or OR.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from ottla.sql.functions.function import ScalarFunction
+from ottla.sql.functions.function import Function, ScalarFunction
 from ottla.sql.functions.registry import BUILT_IN
+from ottla.sql.functions.vectors import FAILED, VALUE
+from ottla.sql.lowering.arrow_calls import ArrowCall, arrow_column, has_arrow_functions
 from ottla.sql.lowering.rows import Places
-from ottla.sql.plan.bound import Bound, BoundCall, BoundColumn, BoundLiteral, BoundOperation
+from ottla.sql.plan.bound import Bound, BoundCall, BoundColumn, BoundLiteral, BoundOperation, within
 from ottla.sql.types.sql_types import Base, SqlType
 
 if TYPE_CHECKING:
@@ -22,28 +29,109 @@ if TYPE_CHECKING:
     from ottla.streams.plan.records import Record
 
 Native = Callable[["Record"], "Column"]
+_LAZY = ("AND", "OR", "CASE")
+"""Operators that do not work all of their operands out."""
 _WHOLE = (Base.INTEGER, Base.BIGINT)
 _COMPARABLE = (*_WHOLE, Base.STRING, Base.BOOLEAN, Base.DATE, Base.TIME, Base.TIMESTAMP, Base.DECIMAL)
 
 
-def native(bound: Bound, places: Places) -> Native | None:
+def native(
+    bound: Bound, places: Places, user_functions: Mapping[str, Function] | None = None
+) -> Native | None:
     """The expression as a function of a record's columns; None where Spark has not the same."""
-    match bound:
-        case BoundColumn():
-            return lambda record: places.column(bound, record)
-        case BoundLiteral():
-            return _literal(bound)
-        case BoundCall():
-            return _call(bound, places)
-        case BoundOperation():
-            return _operation(bound, places)
-        case _:
-            return None
+    columns = _Columns(places, user_functions or {})
+    column = columns.of(bound)
+    calls = [each for each in within(bound) if isinstance(each, BoundCall)]
+    failures = [made for each in calls if (made := columns.failure(each)) is not None]
+    if column is None or not failures:
+        return column
+
+    def whole(record: Record) -> Column:
+        from pyspark.sql import functions as F
+
+        failed = _fold([each(record) for each in failures], lambda one, other: one | other)
+        return F.when(~failed, column(record))
+
+    return whole
 
 
 def is_native(bound: Bound, places: Places) -> bool:
     """Whether Spark works the expression out without Python."""
     return native(bound, places) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Makes columns of expressions. The user's functions are those that may be columns too."""
+
+    places: Places
+    user_functions: Mapping[str, Function]
+
+    def of(self, bound: Bound, *, always: bool = True) -> Native | None:
+        """always: the expression is worked out for every row."""
+        match bound:
+            case BoundColumn():
+                return lambda record: self.places.column(bound, record)
+            case BoundLiteral():
+                return _literal(bound)
+            case BoundCall():
+                return self._call(bound, always)
+            case BoundOperation():
+                return self._operation(bound, always)
+            case _:
+                return None
+
+    def failure(self, bound: BoundCall) -> Native | None:
+        """Whether a function over batches has raised for a row; None for other functions."""
+        called = self._vector_call(bound)
+        return None if called is None else lambda record: called(record).getField(FAILED)
+
+    def _all(self, operands: tuple[Bound, ...], always: bool) -> list[Native] | None:
+        found = [self.of(each, always=always) for each in operands]
+        known = [each for each in found if each is not None]
+        return known if len(known) == len(found) else None
+
+    def _call(self, bound: BoundCall, always: bool) -> Native | None:
+        if always and (called := self._vector_call(bound)) is not None:
+            return lambda record: called(record).getField(VALUE)
+        function = BUILT_IN.get(bound.function)
+        arguments = self._all(bound.arguments, always)
+        if arguments is None or not isinstance(function, ScalarFunction):
+            return None
+        from ottla.sql.lowering.spark_functions import SCALARS
+
+        on_columns = SCALARS.get((bound.function, bound.signature))
+        if on_columns is None:
+            return None
+        nulls = next(each.nulls for each in function.variants if each.signature.text == bound.signature)
+
+        def column(record: Record) -> Column:
+            from pyspark.sql import functions as F
+
+            values = [each(record) for each in arguments]
+            found = on_columns(*values)
+            return found if nulls else F.when(_present(values), found)
+
+        return column
+
+    def _vector_call(self, bound: BoundCall) -> Native | None:
+        """A struct of VALUE and FAILED; None for other functions, and arguments that are no columns."""
+        function = self.user_functions.get(bound.function)
+        if not isinstance(function, ScalarFunction) or not bound.arguments or not has_arrow_functions():
+            return None
+        variant = next((each for each in function.variants if each.signature.text == bound.signature), None)
+        arguments = self._all(bound.arguments, True)
+        if variant is None or variant.vectors is None or arguments is None:
+            return None
+        run = ArrowCall(variant.vectors, tuple(each.type for each in bound.arguments), bound.type)
+        return lambda record: arrow_column(run, [each(record) for each in arguments])
+
+    def _operation(self, bound: BoundOperation, always: bool) -> Native | None:
+        operands = self._all(bound.operands, always and bound.operator not in _LAZY)
+        if operands is None:
+            return None
+        make = _maker(bound)
+        return None if make is None else lambda record: make([each(record) for each in operands])
 
 
 def _literal(bound: BoundLiteral) -> Native:
@@ -60,47 +148,11 @@ def _literal(bound: BoundLiteral) -> Native:
     return column
 
 
-def _all(operands: tuple[Bound, ...], places: Places) -> list[Native] | None:
-    found = [native(each, places) for each in operands]
-    known = [each for each in found if each is not None]
-    return known if len(known) == len(found) else None
-
-
-def _call(bound: BoundCall, places: Places) -> Native | None:
-    function = BUILT_IN.get(bound.function)
-    arguments = _all(bound.arguments, places)
-    if arguments is None or not isinstance(function, ScalarFunction):
-        return None
-    from ottla.sql.lowering.spark_functions import SCALARS
-
-    on_columns = SCALARS.get((bound.function, bound.signature))
-    if on_columns is None:
-        return None
-    nulls = next(each.nulls for each in function.variants if each.signature.text == bound.signature)
-
-    def column(record: Record) -> Column:
-        from pyspark.sql import functions as F
-
-        values = [each(record) for each in arguments]
-        found = on_columns(*values)
-        return found if nulls else F.when(_present(values), found)
-
-    return column
-
-
 def _present(values: list[Column]) -> Column:
     found = values[0].isNotNull()
     for each in values[1:]:
         found = found & each.isNotNull()
     return found
-
-
-def _operation(bound: BoundOperation, places: Places) -> Native | None:
-    operands = _all(bound.operands, places)
-    if operands is None:
-        return None
-    make = _maker(bound)
-    return None if make is None else lambda record: make([each(record) for each in operands])
 
 
 def _maker(bound: BoundOperation) -> Callable[[list[Column]], Column] | None:

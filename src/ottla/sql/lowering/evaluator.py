@@ -8,7 +8,7 @@ What has no answer (a division of whole numbers by zero, an overflow, a cast tha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
@@ -57,6 +57,15 @@ def row_function(
     return value
 
 
+def constant_values(values: Iterable[tuple[str, Bound]], functions: Functions) -> dict[str, Any]:
+    """What expressions without columns are, by their names: the row of INSERT INTO … VALUES."""
+    return {name: row_function(each, _no_column, functions)(None) for name, each in values}
+
+
+def _no_column(column: BoundColumn) -> Getter:
+    return lambda row: None
+
+
 class Evaluator:
     """Makes functions of expressions. column: how a column is read from a row."""
 
@@ -100,7 +109,16 @@ class Evaluator:
         evaluate, types = variant.evaluate, tuple(each.type for each in bound.arguments)
         if isinstance(function, TableFunction):
             return _rows(evaluate, arguments)
-        fitted = _fitting(bound.type)
+        fitted = fitting(bound.type)
+        if (vectors := variant.vectors) is not None:
+
+            def call_of_one(row: Any, environment: Environment) -> Any:
+                values = [each(row, environment) for each in arguments]
+                if not variant.nulls and any(each is None for each in values):
+                    return None
+                return fitted(vectors.of_row(types, bound.type, values))
+
+            return call_of_one
 
         def call(row: Any, environment: Environment) -> Any:
             values = [each(row, environment) for each in arguments]
@@ -186,7 +204,7 @@ def _rows(evaluate: Callable[..., Any], arguments: list[Evaluate]) -> Evaluate:
     return rows
 
 
-def _fitting(of: SqlType) -> Callable[[Any], Any]:
+def fitting(of: SqlType) -> Callable[[Any], Any]:
     """A function's result within its type: decimals get their scale; whole numbers that do not fit raise."""
     if of.base is Base.DECIMAL:
         return lambda value: None if value is None else casts.to_decimal(value, of)

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.sql.language.statements import Emit, SourceKind
+from ottla.sql.language.statements import Emit, SourceKind, WindowKind
 from ottla.sql.lowering.columns import is_native
 from ottla.sql.lowering.grouping import group_places, runs_in_spark
 from ottla.sql.lowering.rows import Path, Places
 from ottla.sql.plan.bound import EXPLODED, Bound, columns_of, in_words
-from ottla.sql.plan.query_plan import Aggregate, FromSource, Join, JoinHow, Projected, QueryPlan, Window
+from ottla.sql.plan.query_plan import (
+    Aggregate,
+    FromSource,
+    Join,
+    JoinHow,
+    Mode,
+    Projected,
+    QueryPlan,
+    Ranking,
+    Window,
+)
 
 
 def explained(query: QueryPlan) -> str:
@@ -26,7 +36,10 @@ def _lines(query: QueryPlan) -> Iterator[str]:
         yield f"where {in_words(query.where)}  {_mark(before, query.where)}"
     for each in query.exploded:
         yield f"a row for each of {in_words(each.expression)}  [Python]"
-    if query.grouped:
+    if query.ranking is not None:
+        yield from _ranking(query, query.ranking, before)
+        after = group_places(query)
+    elif query.grouped:
         keys = ", ".join(in_words(each.expression) for each in query.group_by)
         yield f"group by {keys}  {_mark(before, *(each.expression for each in query.group_by))}"
         if query.window is not None:
@@ -48,8 +61,23 @@ def _lines(query: QueryPlan) -> Iterator[str]:
     yield f"emits {_mode(query)}"
 
 
+def _ranking(query: QueryPlan, ranking: Ranking, places: Places) -> Iterator[str]:
+    keys = ", ".join(in_words(each.expression) for each in query.group_by)
+    order = ", ".join(
+        in_words(each.expression) + (" DESC" if each.descending else "") for each in ranking.order_by
+    )
+    rows = "row" if ranking.limit == 1 else f"{ranking.limit} rows"
+    parts = [*(each.expression for each in query.group_by), *ranking.expressions]
+    columns = ", ".join(f"{in_words(each.expression)} AS {each.name}" for each in ranking.columns)
+    yield f"columns {columns}  {_mark(places, *parts)}"
+    yield f"the first {rows} of each {keys} by {order}, as {ranking.rank}  [Python, state]"
+    yield f"  keeps at most {ranking.limit} of each {keys}, for ever"
+
+
 def _mode(query: QueryPlan) -> str:
     """The changelog mode: what a row that goes out means."""
+    if query.mode is Mode.PULL:
+        return "rows, once: those that are there now"
     if query.emit is Emit.FINAL:
         return "rows: each window once, when it is closed"
     if query.kind is SourceKind.TABLE:
@@ -82,6 +110,9 @@ def _aggregate(aggregate: Aggregate) -> str:
 
 
 def _window(window: Window) -> str:
+    if window.kind is WindowKind.CUMULATE:
+        grows = f"windows that grow by {window.advance_ms} ms up to {window.size_ms} ms"
+        return f"{grows}, grace {window.grace_ms} ms"
     advance = "" if window.advance_ms is None else f", every {window.advance_ms} ms"
     kind = window.kind.value.lower()
     return f"{kind} windows of {window.size_ms} ms{advance}, grace {window.grace_ms} ms"
@@ -102,6 +133,8 @@ def _places(query: QueryPlan) -> Places:
     expressions += [each.expression for each in query.group_by]
     expressions += [each for each in (query.where, query.having) if each is not None]
     expressions += [*query.partition_by, *(each for a in query.aggregates for each in a.arguments)]
+    if query.ranking is not None:
+        expressions += query.ranking.expressions
     for expression in expressions:
         for column in columns_of(expression):
             paths[column.source, column.name] = ("value", column.name)

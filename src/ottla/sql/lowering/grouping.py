@@ -11,13 +11,20 @@ from ottla.sql.language.statements import Emit as EmitWord
 from ottla.sql.language.statements import WindowKind
 from ottla.sql.lowering.accumulators import Accumulators, argument_name
 from ottla.sql.lowering.columns import native
+from ottla.sql.lowering.ranking import order_of, ranked_fields, ranked_places
 from ottla.sql.lowering.rows import Path, Places
 from ottla.sql.lowering.spark_types import struct_of
 from ottla.sql.plan.bound import GROUP, Bound, BoundLiteral
-from ottla.sql.plan.query_plan import QueryPlan, Window
+from ottla.sql.plan.query_plan import QueryPlan, Ranking, Window
 from ottla.sql.types.sql_types import BOOLEAN
 from ottla.streams.dsl import GroupedStream, Stream, Table
-from ottla.streams.operators.windows import HoppingWindows, SessionWindows, TumblingWindows, Windows
+from ottla.streams.operators.windows import (
+    CumulatingWindows,
+    HoppingWindows,
+    SessionWindows,
+    TumblingWindows,
+    Windows,
+)
 from ottla.streams.plan.nodes.aggregate import Emit
 from ottla.streams.plan.records import Expression, PythonRecord, Record, python
 
@@ -36,6 +43,9 @@ def grouped(
     structure: Structure,
 ) -> tuple[Table, Places]:
     """The groups as a table, and where their columns are."""
+    if query.ranking is not None:
+        assert isinstance(rows, Stream)
+        return _ranked(query, query.ranking, rows, places, structure)
     table = (
         _of_table(query, rows, places, functions, structure)
         if isinstance(rows, Table)
@@ -44,12 +54,22 @@ def grouped(
     return table, group_places(query)
 
 
+def _ranked(
+    query: QueryPlan, ranking: Ranking, rows: Stream, places: Places, structure: Structure
+) -> tuple[Table, Places]:
+    """The first rows of each group, keyed by group and rank."""
+    keyed = _keyed(query, rows, places, structure, ranked_fields(ranking))
+    assert isinstance(keyed, Stream)
+    groups = keyed.select_key(_key_of(query)).group_by_key()
+    return groups.top(ranking.limit, order_of(ranking)), ranked_places(ranking)
+
+
 def runs_in_spark(query: QueryPlan, places: Places) -> bool:
     """Whether Spark has all aggregates of a query, over such windows."""
     from ottla.sql.lowering.spark_functions import AGGREGATES
 
-    session = query.window is not None and query.window.kind is WindowKind.SESSION
-    if session and query.emit is not EmitWord.FINAL:
+    kind = None if query.window is None else query.window.kind
+    if kind is WindowKind.CUMULATE or (kind is WindowKind.SESSION and query.emit is not EmitWord.FINAL):
         return False
     return all(
         (each.function, each.signature) in AGGREGATES
@@ -184,10 +204,14 @@ def _windows(window: Window) -> Windows:
             return HoppingWindows(window.size_ms, window.advance_ms or window.size_ms, window.grace_ms)
         case WindowKind.SESSION:
             return SessionWindows(window.size_ms, window.grace_ms)
+        case WindowKind.CUMULATE:
+            return CumulatingWindows(window.size_ms, window.advance_ms or window.size_ms, window.grace_ms)
 
 
 def group_places(query: QueryPlan) -> Places:
     """Where the columns of a group are: its keys in the key, its aggregates in the value."""
+    if query.ranking is not None:
+        return ranked_places(query.ranking)
     outer: Path = ("key",) if query.window is None else ("key", "key")
     paths: dict[tuple[str, str], Path] = {}
     for each in query.group_by:

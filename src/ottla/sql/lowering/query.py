@@ -16,8 +16,10 @@ from ottla.sql.language.errors import SqlError
 from ottla.sql.language.statements import Emit as EmitWord
 from ottla.sql.language.statements import JoinWord
 from ottla.sql.lowering.columns import native
+from ottla.sql.lowering.event_times import written_time
 from ottla.sql.lowering.formats import topic_formats
 from ottla.sql.lowering.grouping import grouped
+from ottla.sql.lowering.ranking import rank_key
 from ottla.sql.lowering.rows import Path, Places, RowFunction
 from ottla.sql.lowering.source_rows import source_rows
 from ottla.sql.lowering.spark_types import spark_type, struct_of
@@ -47,13 +49,10 @@ class Lowering:
     def put(self, plan: PutQuery) -> None:
         """Add a query that writes its target's topic. Raises SqlError."""
         target = plan.target
-        if target.timestamp is not None:
-            raise SqlError(
-                f"{target.name}: a query can't set its rows' time yet", None, "leave TIMESTAMP out"
-            )
         formats = topic_formats(target, reads=False, registry=self.registry)
         stream = self.stream(plan.query, value_struct=formats.value_struct)
-        stream.to(target.topic, key=formats.key, value=formats.value)
+        time = written_time(target, formats)
+        stream.to(target.topic, key=formats.key, value=formats.value, timestamp=time)
 
     def stream(self, query: QueryPlan, *, value_struct: bool = True) -> Stream:
         """The records that a query gives: its key, and its other columns as value."""
@@ -75,14 +74,14 @@ class Lowering:
 
     def _expression(self, bound: Bound, places: Places) -> Expression:
         """An expression's value."""
-        if (on_columns := native(bound, places)) is not None:
+        if (on_columns := native(bound, places, self.functions)) is not None:
             return on_columns
         row = RowFunction((("value", bound),), places, self.functions, single=True)
         return python(row, returns=spark_type(bound.type))
 
     def _structure(self, fields: tuple[tuple[str, Bound], ...], places: Places) -> Expression:
         """A struct of expressions."""
-        columns = [native(bound, places) for _, bound in fields]
+        columns = [native(bound, places, self.functions) for _, bound in fields]
         made = struct_of(tuple((name, bound.type) for name, bound in fields))
         if all(each is not None for each in columns):
             known = [each for each in columns if each is not None]
@@ -197,6 +196,8 @@ class Lowering:
             value = self._expression(values[0][1], places)
         key = self._key(query, places)
         if isinstance(rows, Table):
+            if query.ranking is not None:
+                return rows.map_values(value).to_stream(key=rank_key(query, query.ranking))
             return rows.map_values(value).to_stream(key=_renamed(query) if len(query.keys) > 1 else None)
         return rows.map_values(value) if key is None else rows.map(key=key, value=value)
 
@@ -251,6 +252,8 @@ def _expressions(query: QueryPlan) -> Iterator[Bound]:
     yield from query.partition_by
     yield from (each for aggregate in query.aggregates for each in aggregate.arguments)
     yield from (each for each in (query.where, query.having) if each is not None)
+    if query.ranking is not None:
+        yield from query.ranking.expressions
 
 
 def _fields(places: Places) -> list[str]:

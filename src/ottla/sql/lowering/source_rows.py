@@ -7,21 +7,18 @@ from typing import TYPE_CHECKING
 
 from ottla.sql.catalog.sources import Column as SourceColumn
 from ottla.sql.catalog.sources import Source
-from ottla.sql.functions import java_times
-from ottla.sql.language.errors import SqlError
 from ottla.sql.language.statements import Role
+from ottla.sql.lowering.event_times import event_time
 from ottla.sql.lowering.formats import TopicFormats, one_spelling, topic_formats
 from ottla.sql.lowering.rows import Places, field_name
 from ottla.sql.lowering.spark_types import spark_type, struct_of
 from ottla.sql.plan.bound import BoundColumn
 from ottla.sql.plan.query_plan import FromSource
-from ottla.sql.types.sql_types import STRING, SqlType
+from ottla.sql.types.sql_types import SqlType
 from ottla.streams.dsl import Stream, Streams, Table
-from ottla.streams.plan.records import Expression, PythonRecord, Record, python
+from ottla.streams.plan.records import Record
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from pyspark.sql import Column
 
 _EMPTY = "$"
@@ -48,17 +45,17 @@ def source_rows(
         ]
         return F.struct(*(fields or [F.lit(1).alias(_EMPTY)]))
 
+    time = event_time(source, formats, lambda name, record: _column(source, formats, name, record))
     places = Places({(each.source, each.name): ("value", field_name(each)) for each in columns})
     if source.is_table:
-        if source.timestamp is not None:
-            raise SqlError(f"{source.name}: TIMESTAMP is for streams alone yet", None, "leave it out")
-        return app.table(source.topic, key=formats.key, value=formats.value).map_values(value), places
+        table = app.table(source.topic, key=formats.key, value=formats.value, timestamp=time)
+        return table.map_values(value), places
     stream = app.stream(
         source.topic,
         key=formats.key,
         value=formats.value,
         start=starts_at,
-        timestamp=_timestamp(source, formats),
+        timestamp=time,
     )
     if source.values:
         stream = stream.filter(lambda record: record.value.isNotNull())
@@ -113,28 +110,3 @@ def _headers(column: SourceColumn, record: Record) -> Column:
         )
     named = F.filter(record.headers, lambda each: each["key"] == F.lit(column.header))
     return F.try_element_at(named, F.lit(-1)).getField("value")
-
-
-def _timestamp(source: Source, formats: TopicFormats) -> Expression | None:
-    """The event time, where the source takes it from a column."""
-    if source.timestamp is None:
-        return None
-    column = source.column(source.timestamp)
-    assert column is not None
-    if column.type != STRING:
-
-        def milliseconds(record: Record) -> Column:
-            from pyspark.sql import functions as F
-
-            return F.timestamp_millis(_column(source, formats, column.name, record))
-
-        return milliseconds
-    name, pattern = column.name, source.timestamp_format or ""
-
-    def parsed(record: PythonRecord) -> datetime:
-        """A record without such a text is a poison record: it has no time."""
-        value = record.value if column.role is Role.VALUE else record.key
-        text = value if isinstance(value, str) else value.get(name) or value.get(name.lower())
-        return java_times.parsed(text, pattern).astimezone(java_times.zone("UTC"))
-
-    return python(parsed, returns="TIMESTAMP")

@@ -1,7 +1,7 @@
 """A query's steps: sources and joins, a filter, then a grouping or a new key, then the columns that go out.
 
 A row goes through them in this order: `sources[0]`, each of `joins`, `where`, `exploded` (table functions),
-`partition_by` or `group_by` with `window`, `aggregates` and `having`, `projection`.
+`partition_by` or `group_by` with `window`, `aggregates` or `ranking`, and `having`, `projection`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from ottla.sql.catalog.sources import Source
+from ottla.sql.catalog.sources import Source, WindowedKeys
 from ottla.sql.language.statements import Emit, JoinWord, SourceKind, WindowKind
 from ottla.sql.plan.bound import Bound
 from ottla.sql.types.sql_types import SqlType
@@ -55,13 +55,20 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The windows of a grouping, in ms; retention None: as long as needed."""
+    """The windows of a grouping, in ms; retention None: as long as needed. advance_ms: CUMULATE's step."""
 
     kind: WindowKind
     size_ms: int
     advance_ms: int | None
     grace_ms: int
     retention_ms: int | None = None
+
+    @property
+    def keys(self) -> WindowedKeys:
+        """The windows as keys in a topic. Those that cumulate are there as sessions: with both ends."""
+        if self.kind in (WindowKind.SESSION, WindowKind.CUMULATE):
+            return WindowedKeys(WindowKind.SESSION)
+        return WindowedKeys(self.kind, self.size_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,29 @@ class Named:
 
     name: str
     expression: Bound
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One of ORDER BY's expressions. NULL is less than all else."""
+
+    expression: Bound
+    descending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The first rows of each group by an order: `columns` of each, and under `rank` its number from 1 on."""
+
+    order_by: tuple[Order, ...]
+    limit: int
+    rank: str
+    columns: tuple[Named, ...]
+
+    @property
+    def expressions(self) -> tuple[Bound, ...]:
+        """All of its expressions, over the columns of the sources."""
+        return (*(each.expression for each in self.order_by), *(each.expression for each in self.columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +148,7 @@ class QueryPlan:
     emit: Emit | None = None
     limit: int | None = None
     mode: Mode = Mode.PUSH
+    ranking: Ranking | None = None
 
     @property
     def sources(self) -> tuple[FromSource, ...]:

@@ -20,9 +20,9 @@ from ottla.sql.catalog.sources import Column, Source, WindowedKeys
 from ottla.sql.plan import bound, query_plan, statement_plan
 from ottla.sql.types.sql_types import Base, SqlType, parsed_type
 
-VERSION = 1
-_UPGRADES: Mapping[int, Callable[[Any], Any]] = {}
-"""By a version: its plan as the next version's."""
+VERSION = 2
+_UPGRADES: Mapping[int, Callable[[Any], Any]] = {1: lambda plan: plan}
+"""By a version: its plan as the next version's. Version 2 added rankings, and windows that cumulate."""
 
 _CLASSES: Mapping[str, type] = {
     each.__name__: each
@@ -32,6 +32,7 @@ _CLASSES: Mapping[str, type] = {
         *(bound.BoundLambda, bound.BoundParameter),
         *(query_plan.FromSource, query_plan.JoinWindow, query_plan.Join, query_plan.Window),
         *(query_plan.Aggregate, query_plan.Named, query_plan.Projected, query_plan.QueryPlan),
+        *(query_plan.Order, query_plan.Ranking),
         *(statement_plan.PutSource, statement_plan.PutQuery, statement_plan.RunQuery),
         *(statement_plan.WriteRow, statement_plan.RemoveSource, statement_plan.PutType),
         *(statement_plan.RemoveType, statement_plan.Nothing),

@@ -24,7 +24,7 @@ from ottla.sql.catalog.sources import Catalog, Source
 from ottla.sql.functions.registry import Functions
 from ottla.sql.language.errors import SqlError
 from ottla.sql.language.statements import Query, Select
-from ottla.sql.lowering.evaluator import row_function
+from ottla.sql.lowering.evaluator import constant_values
 from ottla.sql.plan.bound import BoundColumn
 from ottla.sql.plan.query_plan import FromSource, Mode, QueryPlan
 from ottla.sql.plan.statement_plan import RunQuery, WriteRow
@@ -343,11 +343,7 @@ class SqlRows:
 
     async def insert(self, plan: WriteRow, properties: Mapping[str, str]) -> None:
         """See RowQueries."""
-        values = {
-            name: row_function(value, lambda _: lambda row: None, self._functions)(None)
-            for name, value in plan.values
-        }
-        await self.write(plan.target, values)
+        await self.write(plan.target, constant_values(plan.values, self._functions))
 
     async def write(self, target: Source, values: Mapping[str, Any]) -> None:
         """Write a row; returns when the cluster has it. Raises SqlError, ClusterError."""

@@ -13,7 +13,7 @@ from ottla.sql.catalog.sources import Catalog, Column, Source
 from ottla.sql.functions.registry import Functions
 from ottla.sql.language.errors import SqlError
 from ottla.sql.language.statements import InsertValues, Role, SourceKind
-from ottla.sql.lowering.evaluator import row_function
+from ottla.sql.lowering.evaluator import constant_values
 from ottla.sql.plan.statement_plan import WriteRow
 from ottla.sql.types.sql_types import BIGINT, INTEGER
 
@@ -56,12 +56,7 @@ def expected_row(row: InsertValues, catalog: Catalog, functions: Functions) -> d
     free = replace(source, columns=tuple(columns), kind=SourceKind.STREAM, windowed=None, read_only=False)
     plan = Binder(Catalog({source.name: free}, catalog.types), functions).bind(row)
     assert isinstance(plan, WriteRow)
-    return values_of(plan, functions)
-
-
-def values_of(plan: WriteRow, functions: Functions) -> dict[str, Any]:
-    """The values of INSERT INTO … VALUES, by column."""
-    return {name: row_function(of, lambda _: lambda row: None, functions)(None) for name, of in plan.values}
+    return constant_values(plan.values, functions)
 
 
 def check_row(expected: Row, actual: Row | None, source: Source, *, deletes: bool) -> None:

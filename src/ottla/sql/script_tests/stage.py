@@ -18,8 +18,8 @@ from ottla.sql.binding.statement_binder import Binder
 from ottla.sql.catalog.sources import Catalog, Source
 from ottla.sql.functions.registry import Functions
 from ottla.sql.language.statements import Emit, Statement
+from ottla.sql.lowering.evaluator import constant_values
 from ottla.sql.plan.statement_plan import PutQuery, WriteRow, applied
-from ottla.sql.script_tests.rows import values_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +63,7 @@ class Stage:
         """A statement of the language; INSERT INTO … VALUES is a row. Raises SqlError."""
         plan = Binder(self.catalog, self.functions).bind(statement)
         if isinstance(plan, WriteRow):
-            row = values_of(plan, self.functions)
+            row = constant_values(plan.values, self.functions)
             timestamp = row.pop("ROWTIME", None)
             self.insert(plan.target.name, row, 0 if timestamp is None else timestamp)
             return

@@ -57,7 +57,7 @@ _AFTER: Final = {
     "PARTITION": ("BY",),
     "ADVANCE": ("BY",),
     "EMIT": ("CHANGES", "FINAL"),
-    "WINDOW": ("TUMBLING", "HOPPING", "SESSION"),
+    "WINDOW": ("TUMBLING", "HOPPING", "SESSION", "CUMULATE"),
     "ASSERT": ("TOPIC", "SCHEMA", "NOT EXISTS"),
     "INSERT": ("INTO",),
 }

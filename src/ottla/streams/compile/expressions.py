@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.pipeline.formats.python_types import spark_type
 from ottla.pipeline.sink.dead_letters import ERROR_FIELDS, FUNCTION_STAGE, failure_of
-from ottla.streams.compile.poison import ERROR
+from ottla.streams.compile.poison import ERROR, decode_error
 from ottla.streams.plan.node import Node, TopologyError
 from ottla.streams.plan.records import Expression, PythonFunction, PythonRecord, record_of_columns
 
@@ -54,6 +54,28 @@ def evaluate(frame: DataFrame, expression: Expression, node: Node) -> tuple[Data
         function = pandas_udf(expression.function, spark_type(expression.returns))  # type: ignore[call-overload]
         return frame, function(F.col("key"), F.col("value"))
     return _python_column(frame, expression, node)
+
+
+def with_time(frame: DataFrame, timestamp: Expression, node: Node, *, since_1970: bool) -> DataFrame:
+    """The frame with other timestamps. A row without one is a poison record.
+
+    since_1970: so is one with a time before it, which Kafka does not take.
+    """
+    from pyspark.sql import functions as F
+
+    frame, column = evaluate(frame, timestamp, node)
+    frame = frame.withColumn("_time", column.cast("TIMESTAMP")).drop(RESULT)
+    time = F.col("_time")
+    wrong, text = time.isNull(), f"{node.name}: the record has no time"
+    if since_1970:
+        wrong, text = wrong | (F.unix_micros(time) < 0), f"{text}, or one before 1970"
+    if ERROR in frame.columns:
+        error = decode_error(node.name, FUNCTION_STAGE, F.lit(text))
+        failed = F.col(ERROR).isNull() & wrong
+        frame = frame.withColumn(ERROR, F.when(failed, error).otherwise(F.col(ERROR)))
+    else:
+        time = F.when(wrong, F.raise_error(F.lit(text))).otherwise(time)
+    return frame.withColumn("timestamp", time).drop("_time")
 
 
 def _python_column(frame: DataFrame, function: PythonFunction, node: Node) -> tuple[DataFrame, Column]:

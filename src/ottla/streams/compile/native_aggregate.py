@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 from ottla.streams.compile.given import Given, Made
 from ottla.streams.host.watermarks import with_watermark
 from ottla.streams.operators.windows import (
+    CumulatingWindows,
     HoppingWindows,
     SessionWindows,
     SlidingWindows,
@@ -106,6 +107,8 @@ def _window(windows: Windows, name: str) -> Column:
             return F.session_window("timestamp", _duration(windows.gap_ms))
         case SlidingWindows():
             raise TopologyError(f"{name}: Spark's aggregates have no sliding windows by record")
+        case CumulatingWindows():
+            raise TopologyError(f"{name}: Spark's aggregates have no windows that grow")
         case _:
             assert_never(windows)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ottla.pipeline.formats.json_format import JsonFormat, decode_in_steps
 from ottla.pipeline.formats.primitives import PrimitiveFormat
 from ottla.pipeline.sink.dead_letters import ERROR_TYPE, KEY_STAGE, VALUE_STAGE
-from ottla.streams.compile.expressions import evaluate
+from ottla.streams.compile.expressions import with_time
 from ottla.streams.compile.given import Given, Made
 from ottla.streams.compile.native_join import global_table_rows
 from ottla.streams.compile.poison import ERROR, ORIGIN, decode_error, or_poison
@@ -29,8 +29,7 @@ def source(node: Source, given: Given) -> Made:
     topic = names[0] if len(names) == 1 else None
     frame = _decoded(node.name, given.query.frames[node], topic, node.formats, dead_letters=careful)
     if node.timestamp is not None:
-        frame, column = evaluate(frame, node.timestamp, node)
-        frame = frame.withColumn("timestamp", column.cast("TIMESTAMP"))
+        frame = with_time(frame, node.timestamp, node, since_1970=False)
     return Made(_with_keys(frame) if node.table else frame)
 
 

@@ -6,9 +6,17 @@ from typing import TYPE_CHECKING
 
 from ottla.pipeline.query.query_progress import OBSERVATION_PREFIX, WRITTEN_OBSERVATION
 from ottla.pipeline.sink.dead_letters import dead_letter_columns
-from ottla.streams.compile.expressions import RESULT, evaluate
+from ottla.streams.compile.expressions import RESULT, evaluate, with_time
 from ottla.streams.compile.given import Given, Made
-from ottla.streams.compile.poison import COUNT, ERROR, ORIGIN, PATH, SINK_COLUMNS, reported, source_of
+from ottla.streams.compile.poison import (
+    COUNT,
+    ERROR,
+    ORIGIN,
+    PATH,
+    SINK_COLUMNS,
+    reported,
+    source_of,
+)
 from ottla.streams.plan.internal_formats import internal_formats
 from ottla.streams.plan.node import Formats, TopologyError
 from ottla.streams.plan.nodes.sink import ToInternalTopic, ToSpark, ToTopic
@@ -36,6 +44,8 @@ def to_topic(node: ToTopic, given: Given) -> Made:
         frame, place = evaluate(frame, node.partition, node)
         frame = frame.withColumn("_partition", place).drop(RESULT)
         place = F.col("_partition").cast("INT")
+    if node.timestamp is not None:
+        frame = with_time(frame, node.timestamp, node, since_1970=True)
     columns = {**_encoded(frame, node.name, name, node.formats), "topic": target, "partition": place}
     return Made(_written(frame, columns, given))
 

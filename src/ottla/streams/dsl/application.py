@@ -61,10 +61,14 @@ class Streams:
         *,
         key: FormatOrType = bytes,
         value: FormatOrType = bytes,
+        timestamp: Expression | None = None,
         name: str | None = None,
     ) -> Table:
-        """A topic as a table: the last value of each key; records without a key are dropped, as in Kafka."""
-        return Table(self._building, self._building.table(topic, as_formats(key, value), name))
+        """A topic as a table: the last value of each key; records without a key are dropped, as in Kafka.
+
+        timestamp: as of `stream`; it is asked for deletions too, whose value is null.
+        """
+        return Table(self._building, self._building.table(topic, as_formats(key, value), timestamp, name))
 
     def global_table(
         self, topic: str, *, key: FormatOrType = bytes, value: FormatOrType = bytes, name: str | None = None

@@ -13,8 +13,10 @@ from ottla.streams.operators.aggregation import Aggregation
 from ottla.streams.operators.operator import KeyedOperator
 from ottla.streams.operators.session_aggregate import SessionAggregate
 from ottla.streams.operators.sliding_aggregate import SlidingAggregate
+from ottla.streams.operators.top_rows import RowOrder, TopRows
 from ottla.streams.operators.windowed_aggregate import WindowedAggregate
 from ottla.streams.operators.windows import (
+    CumulatingWindows,
     HoppingWindows,
     SessionWindows,
     SlidingWindows,
@@ -23,7 +25,7 @@ from ottla.streams.operators.windows import (
 )
 from ottla.streams.plan.node import Formats, Node, Start, Topics, TopologyError
 from ottla.streams.plan.nodes.aggregate import Aggregates, Emit, NativeAggregate
-from ottla.streams.plan.nodes.keyed import Keyed, KeyedOutput, TypeOf
+from ottla.streams.plan.nodes.keyed import InputTypes, Keyed, KeyedOutput, TypeOf
 from ottla.streams.plan.nodes.source import Source
 from ottla.streams.plan.nodes.stateless import Becomes, Changes, Map
 from ottla.streams.plan.records import Expression, Joiner, Record
@@ -31,6 +33,7 @@ from ottla.streams.plan.topology import Materialized, Topology
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+    from pyspark.sql.types import DataType
 
 _NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
@@ -82,9 +85,9 @@ class Building:
             raise TopologyError("a stream has topics or a pattern, one of both")
         return Source(self.named(name, "stream"), topics, formats, _start(start), timestamp, False)
 
-    def table(self, topic: str, formats: Formats, name: str | None) -> Source:
+    def table(self, topic: str, formats: Formats, timestamp: Expression | None, name: str | None) -> Source:
         """A source of a table's changes."""
-        return Source(self.named(name, "table"), Topics((topic,)), formats, Start(), None, True)
+        return Source(self.named(name, "table"), Topics((topic,)), formats, Start(), timestamp, True)
 
     def joined(self, keyed: Keyed, joiner: Joiner | None) -> Node:
         """The pairs that a join operator sends, made one value by `joiner`."""
@@ -105,7 +108,7 @@ class Grouped:
     def is_native(self, emit: Emit) -> bool:
         """Whether Spark has aggregates over such windows, and sends them so."""
         match self.windows:
-            case SlidingWindows():
+            case SlidingWindows() | CumulatingWindows():
                 return False
             case SessionWindows():
                 return emit is Emit.WINDOW_CLOSE
@@ -144,6 +147,13 @@ class Grouped:
             self.windows,
         )
 
+    def top(self, limit: int, order: RowOrder, name: str | None) -> Node:
+        """The first records of each key. Raises TopologyError."""
+        if limit < 1:
+            raise TopologyError(f"the first {limit} records of a key are none")
+        output = KeyedOutput(_ranked_key, TypeOf.VALUE, table=True)
+        return Keyed(self.building.named(name, "top"), (self.node,), TopRows(limit, order), output)
+
     def _check(self, emit: Emit) -> None:
         if emit is Emit.WINDOW_CLOSE and self.windows is None:
             raise TopologyError("only windows close: emit=WINDOW_CLOSE needs windowed_by()")
@@ -155,12 +165,18 @@ def _aggregate_operator(
     match windows:
         case None:
             return StreamAggregate(aggregation)
-        case TumblingWindows() | HoppingWindows():
+        case TumblingWindows() | HoppingWindows() | CumulatingWindows():
             return WindowedAggregate(windows, aggregation, emit_on_close)
         case SessionWindows():
             return SessionAggregate(windows, aggregation, emit_on_close)
         case SlidingWindows():
             return SlidingAggregate(windows, aggregation, emit_on_close)
+
+
+def _ranked_key(inputs: InputTypes) -> DataType:
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    return StructType([StructField("key", inputs[0][0]), StructField("rank", LongType())])
 
 
 def _join_pair(joiner: Joiner, record: Record) -> Column:

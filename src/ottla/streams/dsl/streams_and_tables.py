@@ -13,6 +13,7 @@ from ottla.streams.operators.processor import Processor, ProcessorOperator
 from ottla.streams.operators.stream_table_join import StreamTableJoin
 from ottla.streams.operators.suppress import UntilTimeLimit
 from ottla.streams.operators.table_table_join import TableTableJoin
+from ottla.streams.operators.top_rows import RowOrder
 from ottla.streams.operators.windows import JoinWindows, SessionWindows, Windows
 from ottla.streams.plan.internal_formats import as_formats
 from ottla.streams.plan.node import Node, Topics, TopologyError
@@ -250,11 +251,16 @@ class Stream(Previewed):
         key: FormatOrType = bytes,
         value: FormatOrType = bytes,
         partition: Expression | None = None,
+        timestamp: Expression | None = None,
         name: str | None = None,
     ) -> None:
-        """Write to a topic, exactly once. `topic` may be an expression: each record's own topic."""
+        """Write to a topic, exactly once. `topic` may be an expression: each record's own topic.
+
+        timestamp: gives each record's time; a record without one, or before 1970, is a poison record.
+        Settings with at_least_once write a query without state by Spark's sink, which knows no times.
+        """
         named = self._building.named(name, "to")
-        sink = ToTopic(named, self._node, topic, as_formats(key, value), partition)
+        sink = ToTopic(named, self._node, topic, as_formats(key, value), partition, timestamp)
         self._building.sinks.append(sink)
 
     def through(
@@ -326,7 +332,8 @@ class GroupedStream:
         """Any of Spark's aggregates: `lambda r: {"total": F.sum(r.value.amount), "best": F.max(…)}`."""
         if not self._grouped.is_native(emit):
             raise TopologyError(
-                "Spark's aggregates over sliding windows, and over sessions with each change, do not exist: "
+                "Spark's aggregates over sliding or cumulating windows, and over sessions with each change, "
+                "do not exist: "
                 "use aggregate() with a Python function, tumbling or hopping windows, or emit=WINDOW_CLOSE"
             )
         return self._table(self._grouped.native(aggregates, False, emit, name))
@@ -377,6 +384,12 @@ class GroupedStream:
         return self._table(
             self._grouped.keyed(Aggregate(initializer, aggregator, merger), returns, emit, name)
         )
+
+    def top(self, limit: int, order: RowOrder, *, name: str | None = None) -> Table:
+        """The first `limit` records of each key by an order, in Python, by keys of key and rank."""
+        if self._grouped.windows is not None:
+            raise TopologyError("top() is over all time, without windows")
+        return self._table(self._grouped.top(limit, order, name))
 
     def _table(self, node: Node) -> Table:
         return Table(self._grouped.building, node)

@@ -2,6 +2,8 @@
 
 - Tumbling and hopping: a record at t is in every [start, start + size) with t inside, where start is a
   multiple of `advance`. The key gets start and start + size.
+- Cumulating: windows that share a start, a multiple of `size`, and end a step after each other, the last one
+  at start + size; a record at t is in those that end after t.
 - Sliding: the windows [t' - difference, t'] and (t', t' + difference] of all records t', both ends inside.
 - Session: a record is in the session of its key that is at most `gap` away, and merges those it connects. The
   key gets the times of the first and the last record.
@@ -57,6 +59,26 @@ class HoppingWindows:
 
 
 @dataclass(frozen=True, slots=True)
+class CumulatingWindows:
+    """Windows of one start that grow by `step_ms` up to `size_ms`: a record is in size / step at most."""
+
+    size_ms: int
+    step_ms: int
+    grace_ms: int
+
+    @property
+    def length_ms(self) -> int:
+        """From the longest window's start to its end."""
+        return self.size_ms
+
+    @property
+    def in_words(self) -> str:
+        """The windows, and when they close."""
+        size, step = duration(self.size_ms), duration(self.step_ms)
+        return f"windows that grow by {step} up to {size}, {grace_text(self.grace_ms)}"
+
+
+@dataclass(frozen=True, slots=True)
 class SlidingWindows:
     """Windows that hold records at most `difference_ms` apart (KIP-450); both ends are inside."""
 
@@ -93,7 +115,7 @@ class SessionWindows:
         return f"sessions that end after {duration(self.gap_ms)} of silence, {grace_text(self.grace_ms)}"
 
 
-Windows = TumblingWindows | HoppingWindows | SlidingWindows | SessionWindows
+Windows = TumblingWindows | HoppingWindows | CumulatingWindows | SlidingWindows | SessionWindows
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +150,14 @@ def hopping(size: timedelta, advance: timedelta, *, grace: timedelta = timedelta
     if advance_ms > size_ms:
         raise ValueError(f"windows of {size} that start every {advance} leave records out: advance <= size")
     return HoppingWindows(size_ms, advance_ms, _not_negative("grace", grace))
+
+
+def cumulating(size: timedelta, step: timedelta, *, grace: timedelta = timedelta(0)) -> CumulatingWindows:
+    """Windows of one start that grow by `step` up to `size`, a multiple of it. Raises ValueError."""
+    size_ms, step_ms = _positive("size", size), _positive("step", step)
+    if size_ms % step_ms:
+        raise ValueError(f"windows of {size} don't grow by steps of {step}: size is a multiple of step")
+    return CumulatingWindows(size_ms, step_ms, _not_negative("grace", grace))
 
 
 def sliding(difference: timedelta, *, grace: timedelta = timedelta(0)) -> SlidingWindows:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ottla.streams.plan.node import Facts, Formats, Node, NodeText, Writes, python_functions
+from ottla.streams.plan.node import Facts, Formats, Node, NodeText, Writes, called, python_functions
 from ottla.streams.plan.records import Expression
 
 if TYPE_CHECKING:
@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToTopic:
-    """Records into a topic; `topic` may be an expression that gives each record's topic."""
+    """Records into a topic; `topic` may be an expression that gives each record's topic.
+
+    timestamp: gives each record's time, in place of the one that it has.
+    """
 
     name: str
     input: Node
     topic: str | Expression
     formats: Formats
     partition: Expression | None = None
+    timestamp: Expression | None = None
 
     table = False
 
@@ -41,13 +45,14 @@ class ToTopic:
             constant = ("partition", *constant)
         target = topic or "the topic that each record names"
         writes = Writes(target, topic=topic, formats=self.formats, constant=constant)
-        return Facts(writes, python_functions(self.topic, self.partition))
+        return Facts(writes, python_functions(self.topic, self.partition, self.timestamp))
 
     @property
     def text(self) -> NodeText:
         place = f"topic {self.topic}" if isinstance(self.topic, str) else "the topic that each record names"
         formats = self.formats.in_words
-        return NodeText("to", formats, f"writes {place}, exactly once; {formats}")
+        time = "" if self.timestamp is None else f"; times from the record{called(self.timestamp)}"
+        return NodeText("to", formats, f"writes {place}, exactly once; {formats}{time}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
