@@ -36,6 +36,7 @@ class SqlServer:
         warm: bool = False,
         settings: Mapping[str, str] | None = None,
         port: int | None = None,
+        scheme: str = "http",
     ) -> Iterator[SqlServer]:
         """A server for the length of the block; its state lies in `directory`, which others may share."""
         given = {
@@ -46,7 +47,7 @@ class SqlServer:
             **(settings or {}),
         }
         with ServiceProcess.start(
-            "sql", bootstrap, directory, given, port=port, words=("sql", "server")
+            "sql", bootstrap, directory, given, port=port, scheme=scheme, words=("sql", "server")
         ) as process:
             yield cls(process)
 
