@@ -35,7 +35,7 @@ from ottla.sql.terminal.known_names import KnownNames, changes_names
 from ottla.sql.terminal.names import Names, keys_of, load_names
 from ottla.sql.terminal.problems import error_of, shown
 from ottla.sql.terminal.row_stream import TextStream
-from ottla.sql.terminal.session import Lines, Rows, Said, Script, Session, Told
+from ottla.sql.terminal.session import Lines, Rows, Said, Script, Session, TerminalSetting, Told
 from ottla.sql.terminal.statements import Part, parts_of
 
 if TYPE_CHECKING:
@@ -200,6 +200,9 @@ class Run:
                     return self._lines(stream)
                 case Script(path):
                     self._script(path, name, depth)
+                case TerminalSetting():
+                    advice = "in a notebook, --rows says how many rows are shown"
+                    raise SqlError("SET CLI is of the terminal", part.at, advice)
         except SqlRefusal as refusal:
             raise error_of(refusal, part.at) from None
         return False
