@@ -11,7 +11,7 @@ import json
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -434,9 +434,10 @@ def _handler(fake: FakeSql) -> type[BaseHTTPRequestHandler]:
                     f"key: {row.get('ID')}, value: {json.dumps(row)}, partition: 0"
                     for row in fake.rows.get(topic.upper(), [])
                 ]
-            for line in lines:
-                self.chunk(f"{line}\n".encode())
-            self.end()
+            with suppress(OSError):
+                for line in lines:
+                    self.chunk(f"{line}\n".encode())
+                self.end()
 
         def whole(self, status: int, reply: Any) -> None:
             data = b"" if reply is None else json.dumps(reply).encode()

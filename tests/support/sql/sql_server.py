@@ -37,6 +37,7 @@ class SqlServer:
         warm: bool = False,
         settings: Mapping[str, str] | None = None,
         port: int | None = None,
+        scheme: str = "http",
     ) -> Iterator[SqlServer]:
         """A server for the length of the block; its state lies in `directory`, which others may share."""
         given = {
@@ -47,7 +48,7 @@ class SqlServer:
             **(settings or {}),
         }
         with ServiceProcess.start(
-            "sql", bootstrap, directory, given, port=port, words=("sql", "server")
+            "sql", bootstrap, directory, given, port=port, scheme=scheme, words=("sql", "server")
         ) as process:
             yield cls(process)
 

@@ -1,10 +1,22 @@
-"""docs/sql.md: its table of functions is up to date, and has all of ksqlDB's."""
+"""docs/sql.md: its table of functions is up to date and has all of ksqlDB's; what it shows is what comes."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.sql.binding.statement_binder import Binder
+from ottla.sql.catalog.sources import Catalog
+from ottla.sql.functions.registry import Functions
+from ottla.sql.language.errors import SqlError
+from ottla.sql.language.parser import parse_script, parse_statement
+from ottla.sql.lowering.evaluator import row_function
+from ottla.sql.plan.statement_plan import WriteRow, applied
+from support.docs.blocks import fenced, indented, introduction, section
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -13,3 +25,45 @@ def test_the_page_has_every_function_of_ksqldb_as_it_is() -> None:
     command = [sys.executable, str(REPOSITORY / "tools" / "generate_sql.py"), "--check"]
 
     assert subprocess.run(command, check=False).returncode == 0
+
+
+def catalog_of(script: str) -> Catalog:
+    found = Catalog()
+    for parsed in parse_script(script):
+        found = applied(Binder(found).bind(parsed.statement), found)
+    return found
+
+
+def test_an_error_is_shown_as_the_page_shows_it() -> None:
+    (shown,) = indented(section("sql.md", "Errors"))
+    statement = shown.splitlines()[1].strip()
+    (script,) = fenced(introduction("sql-server.md"), "sql")
+    catalog = catalog_of(script.partition(";")[0] + ";")
+    with pytest.raises(SqlError) as refused:
+        Binder(catalog).bind(parse_statement(statement))
+    assert refused.value.shown(statement) == shown
+
+
+def test_functions_of_ones_own_are_called_as_the_page_makes_them() -> None:
+    (code,) = fenced(section("sql.md", "Functions of your own"), "python")
+    names: dict[str, Any] = {}
+    exec(code, names)
+    functions = names["functions"]
+    assert isinstance(functions, Functions)
+    catalog = catalog_of(
+        "CREATE STREAM s (x DOUBLE, y DOUBLE, t STRING) WITH (kafka_topic='s', value_format='json');"
+    )
+
+    def plan_of(text: str) -> Any:
+        return Binder(catalog, functions).bind(parse_statement(text))
+
+    plan = plan_of("INSERT INTO s (x, y) VALUES (HALF(3), HALF(5e0));")
+    assert isinstance(plan, WriteRow)
+    values = {
+        name: row_function(each, lambda _: lambda row: None, functions)(None) for name, each in plan.values
+    }
+    assert values == {"X": 1.5, "Y": 2.5}
+    made = plan_of("CREATE TABLE p AS SELECT t, PRODUCT(x) AS p FROM s GROUP BY t;").target
+    assert "P DOUBLE" in str(made.schema)
+    made = plan_of("CREATE STREAM l AS SELECT LETTERS(t) AS letter FROM s;").target
+    assert "LETTER STRING" in str(made.schema)

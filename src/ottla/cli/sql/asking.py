@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -15,9 +15,7 @@ from ottla.cli.frame.rest_client import credential_options, properties_of
 from ottla.cli.frame.terminal import is_terminal
 from ottla.client.rest_access import RestAccess
 from ottla.config.errors import UserError
-from ottla.sql.terminal.access import SQL, URL_VARIABLE
-
-PASSWORD_VARIABLE: Final = "OTTLA_SQL_PASSWORD"
+from ottla.sql.terminal.access import PASSWORD_VARIABLE, SQL, URL_VARIABLE
 
 
 def server_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from ottla.cli.frame.terminal import Style, styled
@@ -58,7 +59,7 @@ class LiveTable:
     def _frame(self, *, is_last: bool = False) -> list[str]:
         paper = self._sheet.paper()
         shown = self._rows.shown(max(1, self._sheet.height - LINES_BESIDE_ROWS))
-        cutting = type(paper)(paper.width, paper.colours, paper.boxes, wraps=False)
+        cutting = replace(paper, wraps=False)
         layout = laid_out(self._titles, [row for row, _ in shown], self._right, cutting)
         lines: list[str] = []
         if layout is None:

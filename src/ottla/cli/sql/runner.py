@@ -10,13 +10,17 @@ from typing import Final
 from ottla.cli.frame.errors import os_error_line
 from ottla.cli.sql.results import Bounds, write_entities, write_lines, write_rows
 from ottla.cli.sql.sheet import Sheet
+from ottla.cli.sql.terminal_settings import SETTINGS, set_or_tell
+from ottla.config.errors import UserError
 from ottla.sql.language.errors import SqlError
 from ottla.sql.terminal.http import SqlRefusal
 from ottla.sql.terminal.names import keys_of
 from ottla.sql.terminal.problems import error_of, shown
-from ottla.sql.terminal.session import Lines, Result, Rows, Said, Script, Session, Told
+from ottla.sql.terminal.session import Lines, Result, Rows, Said, Script, Session, TerminalSetting, Told
 from ottla.sql.terminal.statements import Part, parts_of
 
+ACTIONS: Final = ("help", "spool", "history", "server", "version", "clear", "exit", "quit")
+"""The terminal's own words, beside those of its settings: of somebody who types, not of a text."""
 MAX_SCRIPTS: Final = 16
 """Scripts that run scripts: so many deep at most."""
 
@@ -69,6 +73,7 @@ class Runner:
 
     def _step(self, part: Part, text: str, source: Source) -> bool:
         try:
+            _require_statement(part)
             result = self.session.run(part)
             return self._write(result, part, text, source)
         except SqlError as error:
@@ -96,6 +101,11 @@ class Runner:
                 write_lines(lines, self.sheet)
             case Script(path):
                 return self.run_file(path, source)
+            case TerminalSetting(name, value):
+                try:
+                    set_or_tell(name, value, self.sheet, self.session)
+                except UserError as problem:
+                    raise SqlError(str(problem), part.at) from None
         return True
 
     def run_file(self, path: str, source: Source = Source()) -> bool:
@@ -120,3 +130,15 @@ class Runner:
     def _problem(self, error: SqlError, text: str, source: Source) -> None:
         told = shown(error, text)
         self.sheet.problem(f"{source.name}: {told}" if source.name else told)
+
+
+def _require_statement(part: Part) -> None:
+    """Raises SqlError for a word of the terminal: a server would only say that it is no statement."""
+    word, *rest = part.text.split()
+    if word.lower() in SETTINGS:
+        advice = f"write SET CLI {word.upper()} {' '.join(rest) or SETTINGS[word.lower()].values};"
+    elif word.lower() in ACTIONS:
+        advice = "type it, alone in its line, where `ottla sql` is a terminal"
+    else:
+        return
+    raise SqlError(f"{word} is a word of the terminal, no statement", part.at, advice)

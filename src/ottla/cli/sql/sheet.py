@@ -33,6 +33,8 @@ class Sheet:
     def __init__(self, form: Form) -> None:
         self.form = form
         self.wraps = True
+        self.column_width: int | None = None
+        """Of all columns of tables; None: as their texts need."""
         self.live = True
         """Whether rows of a table take the place of earlier ones, where a person sees them."""
         self._spool: TextIO | None = None
@@ -55,7 +57,13 @@ class Sheet:
     def paper(self) -> Paper:
         """What tables are written on."""
         encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "")
-        return Paper(columns_of(sys.stdout), has_colours(sys.stdout), encoding.startswith("utf"), self.wraps)
+        return Paper(
+            columns_of(sys.stdout),
+            has_colours(sys.stdout),
+            encoding.startswith("utf"),
+            self.wraps,
+            self.column_width,
+        )
 
     def lines(self, lines: Iterable[str]) -> None:
         """Write result lines."""

@@ -1,7 +1,6 @@
 """The terminal: lines are edited, completed and coloured by prompt_toolkit, statements run between them.
 
-A statement runs while nothing is typed, in this thread, so Ctrl-C is a KeyboardInterrupt of what runs. Names
-for completion are asked for in a thread of their own, at the start and after statements that change them.
+A statement runs while nothing is typed, in this thread, so Ctrl-C is a KeyboardInterrupt of what runs.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
@@ -33,13 +31,13 @@ from ottla.cli.sql.shell_words import FIRST_WORDS, Exit, ShellWords, is_own, ser
 from ottla.config.errors import UserError
 from ottla.sql.terminal.completion import candidates
 from ottla.sql.terminal.highlighting import Look, spans
-from ottla.sql.terminal.names import Names, load_names
-from ottla.sql.terminal.statements import Part, Sort, is_complete
+from ottla.sql.terminal.known_names import KnownNames, changes_names
+from ottla.sql.terminal.names import load_names
+from ottla.sql.terminal.statements import Part, is_complete
 
 PROMPT: Final = "sql> "
 CONTINUED: Final = "  -> "
 HISTORY_VARIABLE: Final = "OTTLA_SQL_HISTORY"
-_CHANGING: Final = frozenset({"CREATE", "DROP", "ALTER", "INSERT", "TERMINATE", "PAUSE", "RESUME"})
 _STYLE: Final = Style.from_dict(
     {
         "keyword": "ansiblue bold",
@@ -52,43 +50,6 @@ _STYLE: Final = Style.from_dict(
         "bottom-toolbar": "noreverse ansibrightblack",
     }
 )
-
-
-class KnownNames:
-    """The server's names, as they were when they were last asked for.
-
-    arrived: called, in the thread that asks, when there are new ones.
-    """
-
-    def __init__(self, load: Callable[[], Names], arrived: Callable[[], None]) -> None:
-        self._load = load
-        self._arrived = arrived
-        self.names = Names()
-        self._lock = threading.Lock()
-        self._is_wanted = False
-        self._is_asking = False
-
-    def refresh(self) -> None:
-        """Ask for the names again, in a thread that ends with the answer."""
-        with self._lock:
-            self._is_wanted = True
-            if self._is_asking:
-                return
-            self._is_asking = True
-        threading.Thread(target=self._ask, name="sql-names", daemon=True).start()
-
-    def _ask(self) -> None:
-        while True:
-            with self._lock:
-                if not self._is_wanted:
-                    self._is_asking = False
-                    return
-                self._is_wanted = False
-            try:
-                self.names = self._load()
-                self._arrived()
-            except Exception:  # whatever it is, a line of it would break the line that the user types
-                continue
 
 
 class StatementCompleter(Completer):
@@ -168,7 +129,7 @@ class Shell:
             self._known.refresh()
 
     def _after(self, part: Part) -> None:
-        if part.word in _CHANGING or part.sort is Sort.RUN_SCRIPT:
+        if changes_names(part):
             self._known.refresh()
 
     def _offer_anew(self) -> None:

@@ -13,7 +13,7 @@ from ottla.cli.frame.errors import os_error_line
 from ottla.cli.frame.table import Column, table_lines
 from ottla.cli.frame.terminal import columns_of, has_colours
 from ottla.cli.sql.runner import Runner
-from ottla.cli.sql.sheet import Form
+from ottla.cli.sql.terminal_settings import SETTINGS, set_or_tell
 from ottla.client.errors import ClusterError
 from ottla.client.rest_access import RestAccess
 from ottla.config.errors import UserError
@@ -22,15 +22,12 @@ from ottla.sql.terminal.api import SqlApi
 
 WORDS: Final = {
     "help": "this list; `help STATEMENT` tells how a statement is written",
-    "output [FORM]": f"how results are written: {', '.join(each.value for each in Form)}",
-    "live ON|OFF": "tables of push queries are written anew in their place, or row below row",
-    "wrap ON|OFF": "long texts in tables go on below, or are cut",
+    **{f"{name} [{setting.values}]": setting.what for name, setting in SETTINGS.items()},
     "spool FILE|OFF": "statements and results go to a file too",
     "run script FILE": "the statements of a file are run",
     "history [TEXT]": "what was typed, all of it or what has the text",
     "server [URL]": "the server that is asked, or another one from now on",
     "version": "the versions of the terminal and the server",
-    "request_pipelining ON|OFF": "statements do not wait for the one before, or do",
     "clear": "an empty screen",
     "exit": "the end; Ctrl-D too",
 }
@@ -39,7 +36,6 @@ FIRST_WORDS: Final = (
     "quit",
     "run script",
 )
-_ON: Final = {"ON": True, "OFF": False}
 STATEMENTS: Final = {
     "SELECT": "SELECT … FROM source [JOIN …] [WINDOW …] [WHERE …] [GROUP BY …] [HAVING …]\n"
     "  [EMIT CHANGES|FINAL] [LIMIT n]; without EMIT the rows as they are now, with it each that comes",
@@ -54,7 +50,8 @@ STATEMENTS: Final = {
     "EXPLAIN": "EXPLAIN query id; EXPLAIN statement;",
     "PRINT": "PRINT topic [FROM BEGINNING] [INTERVAL n] [LIMIT n]; Ctrl-C ends it",
     "TERMINATE": "TERMINATE|PAUSE|RESUME query id|ALL;",
-    "SET": "SET 'property' = 'value'; UNSET 'property'|ALL; they hold for this session",
+    "SET": "SET 'property' = 'value'; UNSET 'property'|ALL; they hold for this session\n"
+    "SET CLI name value; sets what the terminal's words set, in scripts too",
     "DEFINE": "DEFINE name = 'value'; UNDEFINE name; ${name} in statements stands for it",
     "ASSERT": "ASSERT [NOT EXISTS] TOPIC name [WITH (…)] [TIMEOUT n SECONDS];\n"
     "ASSERT [NOT EXISTS] SCHEMA SUBJECT name [ID n] [TIMEOUT n SECONDS];",
@@ -90,14 +87,12 @@ class ShellWords:
                 raise Exit
             case ["help", *about]:
                 self._help(about)
-            case ["output", *form]:
-                self._output(form)
-            case ["live", switch]:
-                self.runner.sheet.live = _switched(switch)
-            case ["wrap", switch]:
-                self.runner.sheet.wraps = _switched(switch)
-            case ["request_pipelining", switch]:
-                self.runner.session.waits = not _switched(switch)
+            case ["set", *_]:
+                self.runner.run(text)
+            case [name] if name in SETTINGS:
+                set_or_tell(name, None, self.runner.sheet, self.runner.session)
+            case [name, value] if name in SETTINGS:
+                set_or_tell(name, value, self.runner.sheet, self.runner.session)
             case ["spool", *name]:
                 self._spool(" ".join(name).strip("'\""))
             case ["run", _, *name]:
@@ -137,15 +132,6 @@ class ShellWords:
             ]
         )
 
-    def _output(self, form: Sequence[str]) -> None:
-        sheet = self.runner.sheet
-        if form:
-            names = [each.value for each in Form]
-            if form[0].lower() not in names:
-                raise UserError(f"there is no form {form[0]}; there are: {', '.join(names)}")
-            sheet.form = Form(form[0].lower())
-        sheet.say(f"results are written as {sheet.form.value}")
-
     def _spool(self, name: str) -> None:
         sheet = self.runner.sheet
         if not name:
@@ -171,7 +157,9 @@ class ShellWords:
         if url:
             other = RestAccess.from_properties(SQL, url[0], {})
             # Credentials are for the server that they were given for.
+            waits = session.api.answer_seconds
             session.api = SqlApi(other)
+            session.api.answer_seconds = waits
             session.last_command = None
             access = other
         self.runner.sheet.say(f"the server is {access.shown}: {server_line(session.api)}")
@@ -189,6 +177,8 @@ def is_own(text: str) -> bool:
     if words[0] == "run":
         # RUN SCRIPT 'file'; with its quotes is a statement: both do the same
         return len(words) > 2 and words[1] == "script"
+    if words[0] == "set":
+        return words[1:2] == ["cli"]
     return words[0] in FIRST_WORDS
 
 
@@ -201,10 +191,3 @@ def server_line(api: SqlApi) -> str:
     told = f"version {info.get('version', '?')}, service {info.get('ksqlServiceId', '?')}"
     status = info.get("serverStatus")
     return told if status in (None, "RUNNING") else f"{told}, {status}"
-
-
-def _switched(word: str) -> bool:
-    found = _ON.get(word.upper())
-    if found is None:
-        raise UserError(f"write ON or OFF, not {word}")
-    return found

@@ -16,12 +16,16 @@ _NUMBERS: Final = ("INT", "BIGINT", "DOUBLE", "DECIMAL")
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """What is written on. width: of the terminal, None for lines of any length; wraps: or cuts long texts."""
+    """What is written on. width: of the terminal, None for lines of any length; wraps: or cuts long texts.
+
+    column_width: of all columns; None: as wide as their texts.
+    """
 
     width: int | None = None
     colours: bool = False
     boxes: bool = True
     wraps: bool = True
+    column_width: int | None = None
 
     @property
     def bar(self) -> str:
@@ -61,9 +65,12 @@ def laid_out(
     """
     shown = tuple(map(printable, titles))
     natural = [width_of(title) for title in shown] if before is None else list(before.widths)
-    for row in rows:
-        for number, value in enumerate(row[: len(natural)]):
-            natural[number] = max(natural[number], width_of(cell(value)))
+    if paper.column_width is not None:
+        natural = [paper.column_width] * len(natural)
+    else:
+        for row in rows:
+            for number, value in enumerate(row[: len(natural)]):
+                natural[number] = max(natural[number], width_of(cell(value)))
     widths: list[int] | None = natural
     if paper.width is not None:
         widths = _narrowed(natural, paper.width - len(paper.bar) * (len(natural) - 1) - 2)
@@ -99,7 +106,7 @@ def row_lines(row: Sequence[Any], layout: Layout, paper: Paper, style: str = "")
     pieces = []
     for value, width in zip(values, layout.widths, strict=True):
         text = cell(value)
-        if width_of(text) <= width or paper.width is None:
+        if width_of(text) <= width or (paper.width is None and paper.column_width is None):
             pieces.append([text])
         elif paper.wraps:
             pieces.append(pieces_of(text, width))

@@ -17,6 +17,7 @@ from ottla.sql.wire.answers import SqlAnswers
 from ottla.sql.wire.server import WireServer
 from ottla.web.access_rules import Action
 from ottla.web.authentication_settings import Method
+from ottla.web.callers import CERTIFICATE
 from ottla.web.errors import ApiError
 from ottla.web.security import Security
 
@@ -26,10 +27,11 @@ def wire_server(
 ) -> WireServer:
     """The server, which does not listen yet. listener: whose TLS it has, None without TLS."""
 
-    async def admit(user: str, password: str | None) -> SqlAnswers | None:
+    async def admit(certificate: bytes | None, user: str, password: str | None) -> SqlAnswers | None:
         credentials = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
         scheme = f"Bearer {password}" if security.method is Method.BEARER else f"Basic {credentials}"
-        scope = {"type": "http", "method": "POST", "path": "/", "client": ("", 0), "state": {}}
+        state = {} if certificate is None else {CERTIFICATE: certificate}
+        scope = {"type": "http", "method": "POST", "path": "/", "client": ("", 0), "state": state}
         caller = await security.admit(scope, {b"authorization": scheme.encode()})
         if isinstance(caller, Response):
             return None

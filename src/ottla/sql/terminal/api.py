@@ -25,6 +25,15 @@ class SqlApi:
         self.access = access
         self._http = Http(access)
 
+    @property
+    def answer_seconds(self) -> float:
+        """How long answers are waited for, other than rows."""
+        return self._http.answer_seconds
+
+    @answer_seconds.setter
+    def answer_seconds(self, seconds: float) -> None:
+        self._http.answer_seconds = seconds
+
     def info(self) -> Entity:
         """The server's version, Kafka cluster, service and state."""
         answer = self._http.whole(Request("GET", "/info"))

@@ -67,13 +67,18 @@ class Http:
 
     def __init__(self, access: RestAccess) -> None:
         self.access = access
+        self.answer_seconds: float = ANSWER_SECONDS
+        """How long `whole` waits for an answer."""
         self._context: ssl.SSLContext | None = None
 
     def whole(self, request: Request) -> Any:
         """The JSON of an answer; None for one without content."""
-        reply = self.begun(request, ANSWER_SECONDS)
+        reply = self.begun(request, self.answer_seconds)
         try:
             data = _all_of(reply)
+        except (OSError, http.client.HTTPException) as problem:
+            told = str(problem) or type(problem).__name__
+            raise SqlUnreachable(f"the answer of {self.access.shown} broke off: {told}") from None
         finally:
             reply.end()
         try:
@@ -95,7 +100,10 @@ class Http:
                 reply = self._asked(connection, url, request, read_seconds)
             except (OSError, http.client.HTTPException) as problem:
                 connection.close()
-                problems.append(f"{shown(url)}: {str(problem) or type(problem).__name__}")
+                told = str(problem) or type(problem).__name__
+                if isinstance(problem, TimeoutError):
+                    told = f"no answer in {read_seconds or CONNECT_SECONDS:g} seconds"
+                problems.append(f"{shown(url)}: {told}")
                 if request.method == "GET":
                     continue
                 break  # it may have been carried out

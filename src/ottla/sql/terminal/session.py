@@ -15,7 +15,7 @@ from ottla.sql.terminal.api import Entity, SqlApi
 from ottla.sql.terminal.http import SqlRefusal
 from ottla.sql.terminal.problems import error_of
 from ottla.sql.terminal.row_stream import RowStream, TextStream
-from ottla.sql.terminal.statements import Part, Sort, assigned, named
+from ottla.sql.terminal.statements import Part, Sort, assigned, named, set_of_terminal
 
 _NO_SUCH_PATH = 404
 
@@ -57,7 +57,15 @@ class Script:
     path: str
 
 
-Result = Said | Told | Rows | Lines | Script
+@dataclass(frozen=True, slots=True)
+class TerminalSetting:
+    """What is to be set of the terminal itself."""
+
+    name: str
+    value: str
+
+
+Result = Said | Told | Rows | Lines | Script | TerminalSetting
 
 
 @dataclass(slots=True)
@@ -92,6 +100,8 @@ class Session:
                 return Lines(self.api.print_topic(f"{part.text};", self.properties, self.variables))
             case Sort.SET:
                 return self._set(*assigned(part, self.variables))
+            case Sort.SET_CLI:
+                return TerminalSetting(*set_of_terminal(part))
             case Sort.UNSET:
                 return self._unset(named(part, self.variables))
             case Sort.DEFINE:

@@ -19,6 +19,7 @@ class Sort(Enum):
     PULL_QUERY = "pull query"
     PRINT = "print"
     SET = "set"
+    SET_CLI = "set cli"
     UNSET = "unset"
     DEFINE = "define"
     UNDEFINE = "undefine"
@@ -76,6 +77,8 @@ def _sort(tokens: tuple[Token, ...]) -> Sort:
             return Sort.PUSH_QUERY if _emits(tokens) else Sort.PULL_QUERY
         case "PRINT", _:
             return Sort.PRINT
+        case "SET", "CLI":
+            return Sort.SET_CLI
         case "SET", _:
             return Sort.SET
         case "UNSET", _:
@@ -108,6 +111,14 @@ def assigned(part: Part, variables: Mapping[str, str]) -> tuple[str, str]:
         name = "'name'" if part.sort is Sort.SET else "name"
         raise SqlError(f"{part.word} is not complete", part.at, f"write {part.word} {name} = 'value';")
     return tokens[1].text, tokens[3].text
+
+
+def set_of_terminal(part: Part) -> tuple[str, str]:
+    """Name and value of SET CLI. Raises SqlError."""
+    words = part.text.split()
+    if len(words) != 4:
+        raise SqlError("SET CLI is not complete", part.at, "write SET CLI name value;")
+    return words[2], words[3].strip("'")
 
 
 def named(part: Part, variables: Mapping[str, str]) -> str | None:

@@ -58,7 +58,7 @@ from ottla.sql.wire.pg_types import (
     parameter_text,
     pg_type,
 )
-from ottla.sql.wire.port import Admit, Answers, Column, Result
+from ottla.sql.wire.port import AdmitUser, Answers, Column, Result
 from ottla.sql.wire.statements import parameters_of, split, with_parameters
 
 MAX_MESSAGE_BYTES: Final = 16 << 20
@@ -115,7 +115,7 @@ class Connection:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        admit: Admit,
+        admit: AdmitUser,
         key: tuple[int, bytes],
         asks_password: bool,
     ) -> None:
@@ -162,8 +162,10 @@ class Connection:
             password = given if isinstance(given, str) else given.decode("utf-8", "replace")
         self._answers = await self._admit(user, password)
         if self._answers is None:
-            message = f'password authentication failed for user "{user}"'
-            fields = {"S": "FATAL", "V": "FATAL", "C": "28P01", "M": message}
+            code, message = "28P01", f'password authentication failed for user "{user}"'
+            if not self._asks_password:
+                code, message = "28000", "whoever connects so may not read here"
+            fields = {"S": "FATAL", "V": "FATAL", "C": code, "M": message}
             self._send(ErrorResponse(fields=fields))
             await self._writer.drain()
             return False

@@ -50,5 +50,7 @@ class Answers(Protocol):
         """Carry a statement out. Raises SqlError, ClusterError."""
 
 
-Admit = Callable[[str, str | None], Awaitable["Answers | None"]]
+AdmitUser = Callable[[str, str | None], Awaitable["Answers | None"]]
 """By a user's name and password: the answers for him; None if he may not come in."""
+Admit = Callable[[bytes | None, str, str | None], Awaitable["Answers | None"]]
+"""The same, with the certificate before them that TLS has verified; None without one."""

@@ -9,6 +9,7 @@ import secrets
 import ssl
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from pygwire.messages import ErrorResponse, StartupMessage
@@ -88,7 +89,10 @@ class WireServer:
                 await self._refuse(writer, "53300", f"there are {MAX_CONNECTIONS} connections already")
                 return
             number, secret = secrets.randbits(31), secrets.token_bytes(SECRET_BYTES)
-            connection = Connection(reader, writer, self._admit, (number, secret), self._asks_password)
+            secured = writer.get_extra_info("ssl_object")
+            certificate = None if secured is None else secured.getpeercert(binary_form=True)
+            admit = partial(self._admit, certificate)
+            connection = Connection(reader, writer, admit, (number, secret), self._asks_password)
             if not await connection.log_in(startup):
                 return
         self._connections[number] = secret, connection
@@ -111,6 +115,10 @@ class WireServer:
                 writer.write(b"N" if self._tls is None or is_secured else b"S")
                 await writer.drain()
                 if self._tls is not None and not is_secured:
+                    if _has_more(reader):
+                        # It came unencrypted, from anybody between the client and here, and would be read
+                        # as if the client had sent it encrypted.
+                        raise Hangup("bytes behind the question for encryption")
                     await writer.start_tls(self._tls())
                     is_secured = True
             elif code == GSS_REQUEST:
@@ -138,3 +146,14 @@ class WireServer:
         fields = {"S": "FATAL", "V": "FATAL", "C": code, "M": message}
         writer.write(ErrorResponse(fields=fields).to_wire())
         await writer.drain()
+
+
+def _has_more(reader: asyncio.StreamReader) -> bool:
+    """Whether bytes have come that nobody has read; one of them is lost. Without a step of the event loop."""
+    reading = reader.read(1)
+    try:
+        reading.send(None)
+    except StopIteration as read:
+        return bool(read.value)
+    reading.close()
+    return False
