@@ -38,6 +38,9 @@ from ottla.sql.terminal.statements import Part, is_complete
 PROMPT: Final = "sql> "
 CONTINUED: Final = "  -> "
 HISTORY_VARIABLE: Final = "OTTLA_SQL_HISTORY"
+OFFERS: Final = 5
+OFFER_SECONDS: Final = 0.1
+"""Between two offers of new names to somebody who types."""
 _STYLE: Final = Style.from_dict(
     {
         "keyword": "ansiblue bold",
@@ -140,11 +143,17 @@ class Shell:
             return  # nothing is being typed
         buffer = session.default_buffer
 
-        def offer() -> None:
+        def offer(tries: int = OFFERS) -> None:
+            """prompt_toolkit starts no completion while it still collects candidates for one."""
             state = buffer.complete_state
             if session.app.is_running and buffer.text and (state is None or state.complete_index is None):
-                buffer.cancel_completion()
+                if tries == OFFERS:
+                    buffer.cancel_completion()
+                elif state is not None:
+                    return
                 buffer.start_completion(complete_event=CompleteEvent(text_inserted=True))
+                if tries > 1:
+                    loop.call_later(OFFER_SECONDS, offer, tries - 1)
 
         with contextlib.suppress(RuntimeError):  # the loop has ended with its line
             loop.call_soon_threadsafe(offer)
