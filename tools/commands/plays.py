@@ -128,6 +128,8 @@ NOT_PLAYED: Final = frozenset(
         *("connect stop", "connect delete", "connect offsets", "connect plugins", "connect signal"),
         *("mirror run", "mirror status"),  # docs/mirror.md shows them
         *("sql server", "sql terminal", "sql test"),  # docs/sql-server.md and docs/sql.md show them
+        *("sql migrate new-project", "sql migrate initialize-metadata", "sql migrate create"),
+        *("sql migrate apply", "sql migrate info", "sql migrate validate", "sql migrate destroy-metadata"),
         *("completion bash", "completion zsh", "completion fish"),
         *("quorum add", "quorum remove", "quorum unregister", "quorum upgrade"),
         *("group remove-member", "txn abort", "txn force-terminate"),

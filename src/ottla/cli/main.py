@@ -68,7 +68,7 @@ COMMANDS: dict[str, Entry] = {
         "ottla.cli.servers.streams:streams",
         "Run, describe and reset applications of Streams on Spark",
     ),
-    "sql": Entry("ottla.cli.sql.command:sql", "Type SQL over streams; serve and test statements"),
+    "sql": Entry("ottla.cli.sql.command:sql", "Type SQL over streams; serve, test and migrate statements"),
     "demo": Entry(
         "ottla.cli.servers.demo:demo", "Run the sample pipeline: real tweets through a broker and Spark"
     ),

@@ -20,6 +20,7 @@ ENTRIES: Final[dict[str, Entry]] = {
         _of_this_room("terminal", "terminal"), "Type statements, or run those given; the word may be left out"
     ),
     "server": Entry("ottla.cli.servers.sql:server", "Run a server of SQL on any Kafka cluster"),
+    "migrate": Entry(_of_this_room("migrate", "migrate"), "Apply numbered files of statements, each once"),
     "test": Entry(_of_this_room("testing", "test"), "Check statements on given rows, without a broker"),
 }
 
