@@ -44,25 +44,36 @@ def test_an_error_is_shown_as_the_page_shows_it() -> None:
     assert refused.value.shown(statement) == shown
 
 
-def test_functions_of_ones_own_are_called_as_the_page_makes_them() -> None:
-    (code,) = fenced(section("sql.md", "Functions of your own"), "python")
+STREAM = "CREATE STREAM s (x DOUBLE, y DOUBLE, t STRING) WITH (kafka_topic='s', value_format='json');"
+
+
+def functions_of(code: str) -> Functions:
     names: dict[str, Any] = {}
     exec(code, names)
     functions = names["functions"]
     assert isinstance(functions, Functions)
-    catalog = catalog_of(
-        "CREATE STREAM s (x DOUBLE, y DOUBLE, t STRING) WITH (kafka_topic='s', value_format='json');"
-    )
+    return functions
 
-    def plan_of(text: str) -> Any:
-        return Binder(catalog, functions).bind(parse_statement(text))
 
-    plan = plan_of("INSERT INTO s (x, y) VALUES (HALF(3), HALF(5e0));")
+def inserted(functions: Functions, x: str, y: str) -> dict[str, Any]:
+    """The row of two expressions."""
+    statement = parse_statement(f"INSERT INTO s (x, y) VALUES ({x}, {y});")
+    plan = Binder(catalog_of(STREAM), functions).bind(statement)
     assert isinstance(plan, WriteRow)
-    values = {
+    return {
         name: row_function(each, lambda _: lambda row: None, functions)(None) for name, each in plan.values
     }
-    assert values == {"X": 1.5, "Y": 2.5}
+
+
+def test_functions_of_ones_own_are_called_as_the_page_makes_them() -> None:
+    row_wise, batched = fenced(section("sql.md", "Functions of your own"), "python")
+    assert inserted(functions_of(batched), "HALF(3)", "HALF(NULL)") == {"X": 1.5, "Y": None}
+    functions = functions_of(row_wise)
+    assert inserted(functions, "HALF(3)", "HALF(5e0)") == {"X": 1.5, "Y": 2.5}
+
+    def plan_of(text: str) -> Any:
+        return Binder(catalog_of(STREAM), functions).bind(parse_statement(text))
+
     made = plan_of("CREATE TABLE p AS SELECT t, PRODUCT(x) AS p FROM s GROUP BY t;").target
     assert "P DOUBLE" in str(made.schema)
     made = plan_of("CREATE STREAM l AS SELECT LETTERS(t) AS letter FROM s;").target
