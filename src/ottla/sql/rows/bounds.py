@@ -20,13 +20,29 @@ _INEXACT: Final = (Base.DOUBLE, Base.DECIMAL, Base.ARRAY, Base.MAP, Base.STRUCT)
 """Types whose values have several spellings in bytes, so that keys are not looked up by them."""
 
 
+_ORDERED: Final = (Base.STRING, Base.INTEGER, Base.BIGINT)
+"""Types whose keys in Kafka's own format are in the order of their values, numbers of each sign apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """The keys of a table with one key column, from `low` to `high`, both inclusive, None for no end."""
+
+    low: Any = None
+    high: Any = None
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """keys: the only keys that can fulfil the filter, None for all. from_ms, to_ms: of windows' starts."""
+    """keys: the only keys that can fulfil the filter, None for all. from_ms, to_ms: of windows' starts.
+
+    between: where all of those keys are, None if the filter does not tell.
+    """
 
     keys: tuple[Mapping[str, Any], ...] | None
     from_ms: int = MIN_MS
     to_ms: int = MAX_MS
+    between: KeyRange | None = None
 
 
 def bounds_of(where: Bound | None, source: Source) -> Bounds:
@@ -34,11 +50,15 @@ def bounds_of(where: Bound | None, source: Source) -> Bounds:
     names = [each.name for each in source.keys]
     found: dict[str, Sequence[Any]] = {}
     low, high = MIN_MS, MAX_MS
+    lows: list[Any] = []
+    highs: list[Any] = []
     for each in _conjunction(where):
         for name, operator, values in _comparison(each):
             if name in names and operator == "=":
                 before = found.get(name)
                 found[name] = values if before is None else [one for one in values if one in before]
+            elif name in names and len(values) == 1 and type(values[0]) in (int, str):
+                (lows if operator in (">", ">=") else highs).append(values[0])
             elif name == "WINDOWSTART" and len(values) == 1 and isinstance(values[0], int):
                 at = values[0]
                 match operator:
@@ -53,7 +73,11 @@ def bounds_of(where: Bound | None, source: Source) -> Bounds:
         for name, column in zip(names, source.keys, strict=True)
     )
     if not usable:
-        return Bounds(None, low, high)
+        is_ordered = len(names) == 1 and source.key_format == "KAFKA" and source.keys[0].type.base in _ORDERED
+        between = None
+        if is_ordered and (lows or highs):
+            between = KeyRange(max(lows, default=None), min(highs, default=None))
+        return Bounds(None, low, high, between)
     count = 1
     for name in names:
         count *= len(found[name])

@@ -14,7 +14,7 @@ from ottla.client.reading import read
 from ottla.sql.functions.registry import Functions
 from ottla.sql.language.errors import SqlError
 from ottla.sql.plan.query_plan import QueryPlan
-from ottla.sql.rows.bounds import Bounds, bounds_of, given_key
+from ottla.sql.rows.bounds import Bounds, KeyRange, bounds_of, given_key
 from ottla.sql.rows.codecs import BadRecord, Row, RowCodec
 from ottla.sql.rows.figures import Reads
 from ottla.sql.rows.hub import readable
@@ -23,6 +23,7 @@ from ottla.sql.rows.port import OutRow
 from ottla.sql.rows.selecting import Selection, given_cells
 from ottla.sql.rows.shapes import with_constants
 from ottla.sql.rows.views import TableView
+from ottla.sql.types.sql_types import Base
 from ottla.streams.views.view_store import Row as StoredRow
 from ottla.streams.views.view_store import Snapshot
 
@@ -68,11 +69,14 @@ class PullPlan:
         """What it reads."""
         if not self.query.source.source.is_table:
             return Reads.STREAM
-        return Reads.TABLE if self.bounds.keys is None else Reads.KEY
+        if self.bounds.keys is not None:
+            return Reads.KEY
+        return Reads.TABLE if self.bounds.between is None else Reads.RANGE
 
     def require_allowed(self, properties: Mapping[str, str]) -> None:
         """Raises SqlError for a scan where the properties allow none."""
-        if self.bounds.keys is None and properties.get(SCAN, "true").lower() == "false":
+        scans = self.bounds.keys is None and self.reads is not Reads.RANGE
+        if scans and properties.get(SCAN, "true").lower() == "false":
             raise SqlError(
                 f"this reads the whole of {self.query.source.source.name}",
                 None,
@@ -106,7 +110,8 @@ class PullPlan:
     def scan(self, view: TableView) -> tuple[Generator[Sequence[OutRow], None, None], Mapping[int, int]]:
         """All rows that the filter lets through, in pages, of one moment; the offsets of that moment.
 
-        Blocks, and so do the pages. They hold a snapshot until they are at their end, or closed.
+        Reads the keys that the filter leaves, or the whole table. Blocks, and so do the pages. They hold a
+        snapshot until they are at their end, or closed.
         """
         stack = ExitStack()
         snapshot = stack.enter_context(view.store.snapshot(lasting=True))
@@ -123,8 +128,13 @@ class PullPlan:
         left = self.query.limit
         low, high = self.bounds.from_ms, self.bounds.to_ms
         windowed = view.source.windowed is not None
+        pages = (
+            page
+            for first, last in _stretches(view.codec, self.bounds.between)
+            for page in snapshot.pages(PAGE_ROWS, first, last)
+        )
         with stack:
-            for page in snapshot.pages(PAGE_ROWS):
+            for page in pages:
                 found: list[OutRow] = []
                 for each in page:
                     if not windowed or low <= each.key.start_ms <= high:
@@ -161,6 +171,24 @@ class PullPlan:
                 found = []
         if found:
             yield found
+
+
+def _stretches(codec: RowCodec, between: KeyRange | None) -> list[tuple[bytes | None, bytes | None]]:
+    """Where keys are in the order of their bytes, in which negative numbers come behind the others."""
+    if between is None:
+        return [(None, None)]
+    (column,) = codec.source.keys
+
+    def data(value: Any) -> bytes | None:
+        return None if value is None else codec.key_bytes({column.name: value})
+
+    if column.type.base is Base.STRING:
+        return [(data(between.low), data(between.high))]
+    bits = 31 if column.type.base is Base.INTEGER else 63
+    low = max(-(1 << bits), -(1 << bits) if between.low is None else between.low)
+    high = min((1 << bits) - 1, (1 << bits) - 1 if between.high is None else between.high)
+    parts = [(max(low, 0), high), (low, min(high, -1))]
+    return [(data(first), data(last)) for first, last in parts if first <= last]
 
 
 def _row(codec: RowCodec, stored: StoredRow) -> Row | None:

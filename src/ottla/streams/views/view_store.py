@@ -75,9 +75,11 @@ class Snapshot:
         where = "WHERE key = ? AND start_ms BETWEEN ? AND ? ORDER BY start_ms, end_ms LIMIT ?"
         return self.select(where, (key, from_ms, to_ms, limit))
 
-    def pages(self, rows: int) -> Iterator[list[Row]]:
-        """All rows in the order of keys, so many at a time."""
-        found = self._connection.execute(f"SELECT {_ROW} FROM rows ORDER BY key, start_ms, end_ms")
+    def pages(self, rows: int, low: Stored | None = None, high: Stored | None = None) -> Iterator[list[Row]]:
+        """The rows in the order of keys, from `low` to `high`, both inclusive, so many at a time."""
+        where, values = _between(low, high)
+        order = "ORDER BY key, start_ms, end_ms"
+        found = self._connection.execute(f"SELECT {_ROW} FROM rows {where} {order}", values)
         while page := found.fetchmany(rows):
             yield [Row(TableKey(*row[:3]), row[3], row[4]) for row in page]
 
@@ -85,6 +87,13 @@ class Snapshot:
         """The rows of a condition in SQLite's words."""
         found = self._connection.execute(f"SELECT {_ROW} FROM rows {where}", values)
         return [Row(TableKey(*row[:3]), row[3], row[4]) for row in found]
+
+
+def _between(low: Stored | None, high: Stored | None) -> tuple[str, list[Stored]]:
+    """The condition of keys between two, in SQLite's words, and its values."""
+    given = [(sign, key) for sign, key in ((">=", low), ("<=", high)) if key is not None]
+    where = " AND ".join(f"key {sign} ?" for sign, _ in given)
+    return f"WHERE {where}" if where else "", [key for _, key in given]
 
 
 class ViewStore:
@@ -171,19 +180,11 @@ class ViewStore:
 
     def range(self, low: Stored | None, high: Stored | None, after: TableKey | None, limit: int) -> list[Row]:
         """Rows in the order of keys, from `low` to `high`, both inclusive, behind `after`."""
-        conditions: list[str] = []
-        values: list[Stored] = []
-        if low is not None:
-            conditions.append("key >= ?")
-            values.append(low)
-        if high is not None:
-            conditions.append("key <= ?")
-            values.append(high)
+        where, values = _between(low, high)
         if after is not None:
-            conditions.append("(key, start_ms, end_ms) > (?, ?, ?)")
+            where += f" {'AND' if where else 'WHERE'} (key, start_ms, end_ms) > (?, ?, ?)"
             values += after
-        where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
-        return self._select(f"{where}ORDER BY key, start_ms, end_ms LIMIT ?", (*values, limit))
+        return self._select(f"{where} ORDER BY key, start_ms, end_ms LIMIT ?", (*values, limit))
 
     def get_placed(self, key: Stored) -> tuple[Row | None, dict[int, int]]:
         """The row of a key, of a table without windows, and the positions that it is of: one statement."""
