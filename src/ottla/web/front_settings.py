@@ -86,6 +86,7 @@ class FrontOptions:
     security: None for a service that does not tell its clients apart. tracing: the collector of traces.
     is_signed: whether requests of a method and path (as it came) are signed by another instance, which their
     endpoints check: they are not asked for an identity besides. websockets: whether it has routes of them.
+    http2: whether clients may begin with HTTP/2.
     """
 
     origins: tuple[str, ...] = ()
@@ -101,6 +102,7 @@ class FrontOptions:
     traces_ratio: float = 1.0
     is_signed: Callable[[str, bytes], bool] = _never
     websockets: bool = False
+    http2: bool = False
 
     @classmethod
     def of(

@@ -17,6 +17,8 @@ from ottla.web.callers import CERTIFICATE
 from ottla.web.lingering_transport import LingeringTransport
 from ottla.web.request_figures import Refusal, RequestFigures
 
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+"""The first bytes of a client that begins with HTTP/2 (RFC 9113, 3.4)."""
 HEAD_BYTES: Final = 64 * 1024
 """The most bytes of a request's line and headers, and of any other bytes outside of a body."""
 HEAD_SECONDS: Final = 30.0
@@ -42,6 +44,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._lingering: LingeringTransport | None = None
         self.figures: RequestFigures | None = None
         """Where connections and refused heads are counted, set before the connection is made."""
+        self.takes_http2 = False
+        """Whether a client may begin with HTTP/2, set before the connection is made."""
+        self._beginning = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         self._lingering = LingeringTransport(transport, self._client_may_send)
@@ -67,6 +72,14 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self._lingering is not None and self._lingering.is_lingering:
             return
         self._heard_at = self.loop.time()
+        if self.takes_http2:
+            data = self._beginning + data
+            if PREFACE.startswith(data[: len(PREFACE)]):
+                self._beginning = data
+                if len(data) >= len(PREFACE):
+                    self._go_on_with_http2(data)
+                return
+            self.takes_http2 = False
         self._progress = False
         self._bytes_since_progress += len(data)
         super().data_received(data)
@@ -96,6 +109,40 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self.figures is not None:
             self.figures.connections -= 1  # it is counted by its new protocol, which is told of its end
         super().handle_websocket_upgrade()
+
+    def _go_on_with_http2(self, data: bytes) -> None:
+        """Hand the connection on; this protocol's watch ends here."""
+        from ottla.web.http2_protocol import Http2Protocol, Place  # a library that other services do not need
+
+        if self._look is not None:
+            self._look.cancel()
+        state = dict(self.app_state)
+        if self._certificate is not None:
+            state[CERTIFICATE] = self._certificate
+        figures, lingering = self.figures, self._lingering
+        assert lingering is not None
+
+        def ended() -> None:
+            lingering.ended()
+            if figures is not None:
+                figures.connections -= 1
+
+        place = Place(
+            self.app,
+            self.scheme or "http",
+            self.client,
+            self.server,
+            state,
+            self._has_no_place,
+            self.tasks,
+            self.connections,
+            ended,
+        )
+        protocol = Http2Protocol(place)
+        self.connections.discard(self)
+        lingering.set_protocol(protocol)
+        protocol.connection_made(lingering)
+        protocol.data_received(data)
 
     def _client_may_send(self) -> bool:
         """Whether the client is in the middle of a request, so that more of it may come."""

@@ -223,9 +223,11 @@ class _Uvicorn(uvicorn.Server):
         config: uvicorn.Config,
         listeners: Sequence[tuple[socket.socket, Context | None]],
         figures: RequestFigures | None,
+        takes_http2: bool,
     ) -> None:
         super().__init__(config)
         self._figures = figures
+        self._takes_http2 = takes_http2
         self.ready = asyncio.Event()
         self._listeners = listeners
 
@@ -241,6 +243,7 @@ class _Uvicorn(uvicorn.Server):
         def make_protocol() -> BoundedHttpProtocol:
             made = BoundedHttpProtocol(self.config, self.server_state, self.lifespan.state, loop)
             made.figures = self._figures
+            made.takes_http2 = self._takes_http2
             return made
 
         backlog = self.config.backlog
@@ -302,7 +305,7 @@ async def _listen(
         backlog=BACKLOG,
         **sockets_options,
     )
-    server = _Uvicorn(config, bound, figures)
+    server = _Uvicorn(config, bound, figures, service.front.http2)
 
     async def serve() -> str:
         await server.serve(sockets)

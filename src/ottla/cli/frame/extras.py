@@ -38,7 +38,7 @@ PIPELINE: Final = frozenset(
         "vaderSentiment",
     }
 )
-SQL: Final = frozenset({"duckdb", "prompt_toolkit", "pygwire", "sqlglot", "websockets"})
+SQL: Final = frozenset({"duckdb", "h2", "prompt_toolkit", "pygwire", "sqlglot", "websockets"})
 TELEMETRY: Final = frozenset({"opentelemetry"})
 #: These need all of `pipeline`, whatever they miss first.
 PIPELINE_COMMANDS: Final = (["demo"], ["streams"])

@@ -46,7 +46,7 @@ class SqlService:
         self._settings = settings
         advertised = settings[names.ADVERTISED_LISTENER]
         host = None if advertised is None else urlsplit(advertised).hostname
-        self.front = replace(FrontOptions.of(settings, host), websockets=True)
+        self.front = replace(FrontOptions.of(settings, host), websockets=True, http2=True)
         self._node: SqlNode | None = None
         self._connectors: Connectors | None = None
         self._registry: RegistryClient | None = None
