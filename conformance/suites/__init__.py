@@ -19,6 +19,7 @@ MODULES = (
     "go_clients",
     "registry_clients",
     "connect_clients",
+    "sql_clients",
 )
 
 

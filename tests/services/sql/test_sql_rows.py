@@ -369,6 +369,14 @@ def test_a_stream_of_inserts_is_acknowledged_row_by_row(server: SqlServer, broke
     assert [each["seq"] for each in found if each["status"] != "ok"] == [999]
     rows = server.rows(f"SELECT id FROM {name};")
     assert sorted(rows) == [[n] for n in range(2_000) if n != 999]
+    with httpx.Client(http1=False, http2=True, timeout=TIMEOUT_S) as client:
+        url, accept = f"{server.url}/inserts-stream", {"accept": "application/json"}
+        again = client.post(url, content=body, headers=accept)
+        assert (again.http_version, again.json()) == ("HTTP/2", found)
+        none = client.post(url, content=lines[0], headers=accept)
+        assert none.json() == []
+        pulled = client.post(f"{server.url}/query-stream", json={"sql": f"SELECT id FROM {name};"})
+        assert len(pulled.text.splitlines()) == 1 + 2 * 1_999
 
 
 @dataclass(frozen=True, slots=True)

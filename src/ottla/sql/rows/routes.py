@@ -179,6 +179,9 @@ class RowRoutes:
                 "is a table" if target is not None and target.is_table else "does not exist, or is read only"
             )
             return json_answer(generic_problem(BAD_STATEMENT, f"The stream {name} {why}"), 400)
+        accepts = request.headers.get("accept", "")
+        if JSON in accepts and DELIMITED not in accepts:
+            return _sent_while_read(_one_array(self._inserted(target, lines)), JSON)
         return _sent_while_read(self._inserted(target, lines), DELIMITED)
 
     async def _inserted(self, target: Source, lines: Lines) -> AsyncGenerator[bytes, None]:
@@ -337,6 +340,16 @@ async def _guarded(answer: Answer) -> AsyncIterator[Sequence[OutRow] | dict[str,
         yield generic_problem(SERVER_ERROR, str(problem))
     finally:
         await answer.close()
+
+
+async def _one_array(lines: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Lines of JSON as one array of it."""
+    before = b"["
+    async with aclosing(lines):
+        async for line in lines:
+            yield before + line.rstrip(b"\n")
+            before = b",\n"
+    yield b"]\n" if before != b"[" else b"[]\n"
 
 
 def _sent_while_read(lines: AsyncGenerator[bytes, None], media_type: str) -> ASGIApp:
