@@ -39,6 +39,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from ottla.pipeline.formats.arrow_udf import nullable_throughout
 from ottla.pipeline.formats.format import ERROR, VALUE, FormatError, decoded
 from ottla.pipeline.formats.plain_json import plain_rows
 from ottla.pipeline.formats.primitives import invalid_utf8
@@ -285,8 +286,8 @@ def _fields(value: Column, wanted: StructType) -> Iterator[tuple[StructField, Co
     names = wanted.names
     if len({each.lower() for each in names}) < len(names):
         names = [f"_{number}" for number in range(len(names))]
-        fields = [StructField(name, each.dataType) for name, each in zip(names, wanted.fields, strict=True)]
-        value = value.cast(StructType(fields))
+        types = [nullable_throughout(each.dataType) for each in wanted.fields]  # no cast makes NOT NULL
+        value = value.cast(StructType(list(map(StructField, names, types))))
     for name, field in zip(names, wanted.fields, strict=True):
         yield field, value.getField(name)
 
