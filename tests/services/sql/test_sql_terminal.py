@@ -13,8 +13,9 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.cli.main import main
+from support.clients.confluent import eventually
 from support.servers.ottla_broker import OttlaBroker
-from support.sql.sql_server import SqlServer
+from support.sql.sql_server import TIMEOUT_S, SqlServer
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +104,10 @@ def test_a_push_query_shows_rows_as_they_come_and_is_gone_after_ctrl_c(server: S
             server.run(f"INSERT INTO {name} VALUES ({number}, {number});")
             assert json.loads(process.stdout.readline()) == {"ID": number, "N": number}
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
-    (shown,) = server.run("SHOW QUERIES;")
-    assert not any(name in each["queryString"] for each in shown["queries"])
+        assert process.wait(TIMEOUT_S) == 130
+
+    def is_gone() -> bool:
+        (shown,) = server.run("SHOW QUERIES;")
+        return not any(name in each["queryString"] for each in shown["queries"])
+
+    eventually(is_gone, "the query is gone", TIMEOUT_S)
