@@ -73,8 +73,14 @@ class Run:
             after=after,
         )
         self.metadata.write(running)
-        if not History.of(self.metadata.events()).is_held_by(file.version, self.word):
-            raise UserError(f"version {file.version} is being applied by another run, which began before")
+        history = History.of(self.metadata.events())
+        if not history.is_held_by(file.version, self.word):
+            is_done = history.state(file.version) is State.MIGRATED
+            raise UserError(
+                f"version {file.version} has been applied by another run meanwhile"
+                if is_done
+                else f"version {file.version} is being applied by another run, which began before"
+            )
         problem = self._statements(file, parts)
         ended = replace(
             running,

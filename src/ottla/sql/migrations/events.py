@@ -56,7 +56,12 @@ class Standing:
     holder: str | None = None
 
     def take(self, event: Event) -> None:
-        """The next event of the version."""
+        """The next event of the version; behind MIGRATED there is none.
+
+        A run that looked before another one began may write RUNNING when that has ended.
+        """
+        if self.state is State.MIGRATED:
+            return
         match event.state:
             case State.RUNNING:
                 if self.state is State.RUNNING and event.after != self.holder:

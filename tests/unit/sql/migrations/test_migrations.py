@@ -282,6 +282,20 @@ def test_of_two_runs_at_once_one_applies(fake: FakeSql, project: Path, after_kil
     assert [state for key, state in states(fake) if key == "1"][-1] == "MIGRATED"
 
 
+def test_a_run_that_looked_too_early_does_not_apply_again(fake: FakeSql, project: Path) -> None:
+    put(project, 1, STREAM.format("a"))
+    late, quick = run_of(fake), run_of(fake)
+    (file, parts) = late.checked(migration_files(project))[0]
+    asked, early = late.metadata.events, [late.metadata.events()]
+    late.metadata.events = lambda: early.pop() if early else asked()  # type: ignore[method-assign]
+    quick.apply(file, parts)
+    before = len(fake.texts())
+    with pytest.raises(UserError, match="applied by another run meanwhile"):
+        late.apply(file, parts)
+    assert len(fake.texts()) == before + 1  # its RUNNING
+    assert History.of(quick.metadata.events()).state(1) is State.MIGRATED
+
+
 @given(
     st.lists(st.tuples(st.sampled_from(["run", "take over", "end", "fail"]), st.integers(0, 3)), max_size=40)
 )
@@ -297,6 +311,10 @@ def test_a_version_never_has_two_holders(steps: list[tuple[str, int]]) -> None:
         history = History.of(events)
         standing = history.standings.get(1)
         match step:
+            case "run" if history.state(1) is State.MIGRATED:
+                event(State.RUNNING, f"{runner}.{len(events)}")  # it looked before the other one began
+                assert History.of(events).state(1) is State.MIGRATED
+                continue
             case "run" if history.state(1) is not State.RUNNING:
                 event(State.RUNNING, f"{runner}.{len(events)}")
             case "take over" if standing is not None and history.state(1) is State.RUNNING:
