@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import re
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -186,9 +187,9 @@ def _groups(server: Server, queries: list[str]) -> list[str]:
     deadline = time.monotonic() + STATEMENT_SECONDS
     while time.monotonic() < deadline:
         named = [each.group_id for each in admin.list_consumer_groups().result(30).valid]
-        found = [
-            [each for each in named if each.startswith(f"ottla-sql-{SERVICE}-{query}-")] for query in queries
-        ]
+        # beside it there are those of the sink's ledger, and of dead letters
+        forms = [re.compile(re.escape(f"ottla-sql-{SERVICE}-{query}") + r"-to-\d+") for query in queries]
+        found = [[each for each in named if form.fullmatch(each)] for form in forms]
         if any(len(groups) > 1 for groups in found):
             raise BenchError(f"a statement is several queries of Spark: {found}")
         if all(found):
