@@ -6,6 +6,7 @@ import functools
 import itertools
 import re
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -57,6 +58,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # kafka-python reads its field tables in a way that newer Pythons frown upon
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell's background job ignores Ctrl-C, and so would all programs that tests start and interrupt.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
