@@ -20,14 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-
 from bench import clients
 from bench.errors import BenchError
 from bench.figures import Bound, Measure, Target
 from bench.pipeline_clients import peers, watching
 from bench.pipeline_clients.peers import PARTITIONS, Peer, Program, Task
+from bench.pipeline_clients.topics import create_topics, read_all
 from bench.scenarios.scenario import Scenario, Turn
 from bench.servers import Server, System, serve
 
@@ -126,7 +124,7 @@ def _workspace(turn: Turn, broker: System, peer: Peer) -> Path:
 def _filled(broker: System, workspace: Path, load: Load) -> Iterator[Server]:
     """A fresh broker with the input in its topic."""
     with serve(broker, workspace) as server:
-        _create_topics(server)
+        create_topics(server, INPUT, OUTPUT)
         if load.records:
             begin_ms = int(time.time() * 1000) // MINUTE_MS * MINUTE_MS - 2 * load.minutes * MINUTE_MS
             peers.fill(
@@ -141,13 +139,6 @@ def _filled(broker: System, workspace: Path, load: Load) -> Iterator[Server]:
             )
         os.sync()
         yield server
-
-
-def _create_topics(server: Server) -> None:
-    admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
-    topics = [NewTopic(name, PARTITIONS, 1) for name in (INPUT, OUTPUT)]
-    for future in admin.create_topics(topics).values():
-        future.result(30)
 
 
 def _task(server: Server, load: Load, peer: Peer, workspace: Path, commit_interval_ms: int) -> Task:
@@ -193,10 +184,10 @@ def _check_output(server: Server, load: Load) -> None:
     """Each program's whole output, after the measurement: every record mapped once, every record counted."""
     match load.program:
         case Program.UPPER:
-            found = sum(_is_upper(value) for _, value in _read_all(server, OUTPUT))
+            found = sum(_is_upper(value) for _, value in read_all(server, OUTPUT))
         case _:
             last: dict[bytes, int] = {}
-            for key, value in _read_all(server, OUTPUT):
+            for key, value in read_all(server, OUTPUT):
                 counted, window = _count_of(value)
                 last[key + window] = counted
             found = sum(last.values())
@@ -216,36 +207,6 @@ def _count_of(value: bytes) -> tuple[int, bytes]:
         result = json.loads(value)
         return int(result["value"]), str(result["start"]).encode()
     return int.from_bytes(value, "big"), b""
-
-
-def _read_all(server: Server, topic: str) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of all committed records of a topic."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": server.bootstrap,
-            "group.id": "bench-check",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            # By default the client rests for a second whenever 100,000 records wait in it.
-            "fetch.queue.backoff.ms": 5,
-            "log_level": 0,
-        }
-    )
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    open_partitions = set(range(PARTITIONS))
-    while open_partitions:
-        messages = consumer.consume(10_000, timeout=30)
-        if not messages:
-            raise BenchError(f"nothing comes from {topic} any more")
-        for message in messages:
-            if (error := message.error()) is None:
-                yield message.key() or b"", message.value() or b""
-            elif error.code() == KafkaError._PARTITION_EOF:
-                open_partitions.discard(message.partition())
-            else:
-                raise BenchError(f"{topic} cannot be read: {error}")
-    consumer.close()
 
 
 def _latencies(turn: Turn) -> dict[str, float]:

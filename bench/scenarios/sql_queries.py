@@ -18,14 +18,15 @@ from dataclasses import dataclass
 from typing import Final
 
 import orjson
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from bench import processes
 from bench.errors import BenchError
 from bench.figures import Bound, Measure, Target
 from bench.pipeline_clients import peers, watching
 from bench.pipeline_clients.peers import PARTITIONS, Peer, Program, Task
+from bench.pipeline_clients.topics import create_topics, read_all
 from bench.scenarios.scenario import Scenario, Turn
 from bench.servers import Server, System, serve
 from support.servers.cluster import ServerError
@@ -86,7 +87,7 @@ def _windowed_load(turn: Turn) -> Load:
 def _rates(load_of: Callable[[Turn], Load], turn: Turn) -> dict[str, float]:
     load = load_of(turn)
     with serve(System.OTTLA, turn.workspace) as server:
-        _create_topics(server, INPUT, OUTPUT)
+        create_topics(server, INPUT, OUTPUT)
         begin_ms = int(time.time() * 1000) // MINUTE_MS * MINUTE_MS - 2 * WINDOWED_MINUTES * MINUTE_MS
         peers.fill(
             server.bootstrap,
@@ -198,21 +199,15 @@ def _groups(server: Server, queries: list[str]) -> list[str]:
     raise BenchError(f"not all of {queries} have a group after {STATEMENT_SECONDS:.0f} s: {named}")
 
 
-def _create_topics(server: Server, *names: str) -> None:
-    admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
-    for future in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
-        future.result(30)
-
-
 def _check(server: Server, load: Load) -> None:
     """The whole output, after the measurement."""
     if load.program is Program.JSON_FILTER:
         whole, rest = divmod(load.records, 100)
         wanted = whole * (100 - LEAST_MS) + max(0, rest - LEAST_MS)
-        found = sum(_is_loud(value) for _, value in _read_all(server, OUTPUT))
+        found = sum(_is_loud(value) for _, value in read_all(server, OUTPUT))
     else:
         last: dict[bytes, int] = {}
-        for key, value in _read_all(server, OUTPUT):
+        for key, value in read_all(server, OUTPUT):
             last[key] = orjson.loads(value)["N"]
         wanted, found = load.records, sum(last.values())
     if found != wanted:
@@ -224,34 +219,6 @@ def _is_loud(value: bytes) -> bool:
     if not row["NAME"].isupper() or row["MS"] < 2 * LEAST_MS or row["MS"] % 2:
         raise BenchError(f"{value!r} came out of the query")
     return True
-
-
-def _read_all(server: Server, topic: str) -> Iterator[tuple[bytes, bytes]]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": server.bootstrap,
-            "group.id": "bench-check",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "fetch.queue.backoff.ms": 5,
-            "log_level": 0,
-        }
-    )
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    still_open = set(range(PARTITIONS))
-    while still_open:
-        messages = consumer.consume(10_000, timeout=30)
-        if not messages:
-            raise BenchError(f"nothing comes from {topic} any more")
-        for message in messages:
-            if (error := message.error()) is None:
-                yield message.key() or b"", message.value() or b""
-            elif error.code() == KafkaError._PARTITION_EOF:
-                still_open.discard(message.partition())
-            else:
-                raise BenchError(f"{topic} cannot be read: {error}")
-    consumer.close()
 
 
 # Twenty statements on one server
@@ -281,7 +248,7 @@ def _statement(number: int) -> str:
 
 def _many(turn: Turn) -> dict[str, float]:
     with turn.server() as server:
-        _create_topics(server, INPUT, "accounts")
+        create_topics(server, INPUT, "accounts")
         with _served(turn, server, {}) as sql:
             sql.run(STREAM)
             sql.run(

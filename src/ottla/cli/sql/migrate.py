@@ -16,6 +16,7 @@ from ottla.cli.frame.output import Output, OutputMode
 from ottla.cli.frame.table import Column
 from ottla.client.errors import ClusterError
 from ottla.config.errors import UsageError, UserError
+from ottla.sql.migrations.project import FILE
 
 if TYPE_CHECKING:
     from ottla.sql.migrations.choosing import Choice
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from ottla.sql.migrations.project import Project
     from ottla.sql.terminal.api import SqlApi
 
-PROPERTIES: Final = "ksql-migrations.properties"
 _COLUMNS: Final = (
     Column("version"),
     Column("name"),
@@ -56,9 +56,9 @@ def _config_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "--config-file",
         "-c",
         type=click.Path(path_type=Path),
-        default=Path(PROPERTIES),
+        default=Path(FILE),
         metavar="FILE",
-        help=f"The project's properties. [default: {PROPERTIES}]",
+        help=f"The project's properties. [default: {FILE}]",
     )(function)
 
 

@@ -68,6 +68,17 @@ def decoded(value: Column, error: Column) -> Column:
     return F.struct(F.when(error.isNull(), value).alias(VALUE), error.alias(ERROR))
 
 
+def once(column: Column) -> Column:
+    """A column that Spark can't repeat, for what is costly to make of it.
+
+    Spark copies what a filter needs below the projection that makes it, and would decode a record once for
+    the filter and once for the rest: twice the time for JSON. It leaves alone what is not deterministic.
+    """
+    from pyspark.sql import functions as F
+
+    return F.when(F.spark_partition_id() >= 0, column)
+
+
 def in_one_line(text: str) -> str:
     """An error's text as one line of bounded length, for a dead letter."""
     return " ".join(text[: 2 * MAX_ERROR_CHARACTERS].split())[:MAX_ERROR_CHARACTERS]

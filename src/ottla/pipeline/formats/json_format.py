@@ -40,7 +40,7 @@ from pyspark.sql.types import (
 )
 
 from ottla.pipeline.formats.arrow_udf import nullable_throughout
-from ottla.pipeline.formats.format import ERROR, VALUE, FormatError, decoded
+from ottla.pipeline.formats.format import ERROR, VALUE, FormatError, decoded, once
 from ottla.pipeline.formats.plain_json import plain_rows
 from ottla.pipeline.formats.primitives import invalid_utf8
 from ottla.pipeline.formats.python_types import TypeLike, spark_type
@@ -133,7 +133,7 @@ def decode_in_steps(frame: DataFrame, column: str, wanted: DataType, into: str) 
     found = F.struct(F.col(plain).alias(VALUE), F.lit(None).cast("STRING").alias(ERROR))
     # Spark interprets the functions of higher order in `decode`, and for these rows alone: compiled steps for
     # them would make the whole too long for the JVM's compiler.
-    others = JsonFormat(wanted).decode(_once(bytes_of), "", False)
+    others = JsonFormat(wanted).decode(once(bytes_of), "", False)
     frame = frame.withColumn(plain, rows)
     return frame.withColumn(into, F.when(F.col(plain).isNotNull(), found).otherwise(others)).drop(plain)
 
@@ -146,16 +146,10 @@ def _parsed_in_steps(frame: DataFrame, column: str, wanted: DataType, into: str)
     text, parsed = f"{into} text of ottla", f"{into} parsed of ottla"
     bytes_of = F.col(column)
     frame = frame.withColumn(text, F.when(F.is_valid_utf8(bytes_of), bytes_of.cast("string")))
-    frame = frame.withColumn(parsed, _parsed(_once(F.col(text)), wanted))
+    frame = frame.withColumn(parsed, _parsed(once(F.col(text)), wanted))
     judged = _judged(F.col(parsed), F.col(text), wanted)
     error = F.coalesce(invalid_utf8(bytes_of), judged.getField(ERROR))
     return frame.withColumn(into, decoded(judged.getField(VALUE), error)).drop(text, parsed)
-
-
-def _once(column: Column) -> Column:
-    """A column that Spark takes for one that is not deterministic: it neither copies what is made of it into
-    filters nor joins projections."""
-    return F.when(F.spark_partition_id() >= 0, column)
 
 
 def _parsed(text: Column, wanted: DataType) -> Column:

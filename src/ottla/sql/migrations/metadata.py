@@ -17,6 +17,7 @@ from ottla.sql.migrations.events import CURRENT, Event, State
 from ottla.sql.terminal.api import SqlApi
 from ottla.sql.terminal.http import SqlRefusal
 from ottla.sql.terminal.row_stream import Row
+from ottla.sql.types.sql_types import text_literal
 
 ANSWER_SECONDS: Final = 60.0
 MAX_EVENTS: Final = 1_000_000
@@ -56,7 +57,7 @@ class Metadata:
         service = str(self._api.info().get("ksqlServiceId") or "")
         topic = self._names.topic or f"{service}ksql_{self._names.stream}"
         columns = ", ".join(f"{each} STRING" for each in COLUMNS)
-        settings = f"kafka_topic = {_text(topic)}, key_format = 'KAFKA', value_format = 'JSON'"
+        settings = f"kafka_topic = {text_literal(topic)}, key_format = 'KAFKA', value_format = 'JSON'"
         # A kill between the two leaves the stream, and the next call makes the table.
         self._api.statements(
             f"CREATE STREAM IF NOT EXISTS {self._names.stream} (version_key STRING KEY, {columns}) "
@@ -102,7 +103,7 @@ class Metadata:
             (reason or "")[:MAX_REASON_CHARACTERS],
         )
         names = ", ".join(("version_key", *COLUMNS))
-        told = ", ".join(map(_text, values))
+        told = ", ".join(map(text_literal, values))
         self._api.statements(f"INSERT INTO {self._names.stream} ({names}) VALUES ({told});")
 
     def _rows(self, query: str) -> list[Row]:
@@ -117,10 +118,6 @@ class Metadata:
                     raise ClusterError(f"{self._names.stream} has more than {MAX_EVENTS:,} events")
                 if chunk.is_last:
                     return rows
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
 
 
 def _event(row: Row) -> Event:

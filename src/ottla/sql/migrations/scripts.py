@@ -16,10 +16,9 @@ from ottla.sql.language.statements import (
     SetProperty,
     Show,
 )
-from ottla.sql.terminal.statements import Part, Sort, parts_of
+from ottla.sql.terminal.statements import Part, parts_of
 
 _ASKS: Final = (Describe, Explain, Print, RunScript, Select, Show)
-_KEPT: Final = (Sort.STATEMENT, Sort.SET, Sort.UNSET, Sort.DEFINE, Sort.UNDEFINE)
 
 
 def migration_parts(text: str, variables: Mapping[str, str]) -> list[Part]:
@@ -36,9 +35,6 @@ def migration_parts(text: str, variables: Mapping[str, str]) -> list[Part]:
             word = each.text.split(None, 1)[0].upper()
             raise SqlError(f"a migration has no {word}", each.statement.at, "it may only change something")
     parts = parts_of(text)
-    for part in parts:
-        if part.sort not in _KEPT:
-            raise SqlError(f"a migration has no {part.word}", part.at, "it may only change something")
     if not parts:
         raise SqlError("the file has no statement", None, "write what this version changes")
     return parts

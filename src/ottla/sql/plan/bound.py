@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ottla.sql.language.expressions import LiteralValue
-from ottla.sql.types.sql_types import SqlType
+from ottla.sql.types.sql_types import SqlType, text_literal
 
 GROUP = "$group"
 """The source of columns that a grouping makes: its keys, its aggregates."""
@@ -110,7 +110,7 @@ def in_words(of: Bound) -> str:
         case BoundLiteral(value=bool() as value):
             return str(value).upper()
         case BoundLiteral(value=str() as value):
-            return "'" + value.replace("'", "''") + "'"
+            return text_literal(value)
         case BoundLiteral():
             return str(of.value)
         case BoundParameter():

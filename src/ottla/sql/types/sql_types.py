@@ -135,6 +135,11 @@ def quoted(name: str) -> str:
     return name if plain else "`" + name.replace("`", "``") + "`"
 
 
+def text_literal(text: str) -> str:
+    """A text as it has to be written."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def type_of(text: TypeText, named: dict[str, SqlType] | None = None) -> SqlType:
     """The type that a text says. named: the types of CREATE TYPE. Raises SqlError."""
     if text.name in ("ARRAY", "MAP"):

@@ -16,7 +16,7 @@ from typing import Any, Final
 import orjson
 
 from ottla.sql.rows.json_values import date_text, time_text, to_client
-from ottla.sql.types.sql_types import Base, SqlType
+from ottla.sql.types.sql_types import Base, SqlType, text_literal
 
 TEXT_FORMAT: Final = 0
 BINARY_FORMAT: Final = 1
@@ -208,7 +208,7 @@ def parameter_text(data: bytes | None, oid: int, form: int) -> str:
         return _number(text)
     if oid == 16:
         return "TRUE" if text.lower() in ("t", "true", "1", "on", "yes") else "FALSE"
-    return _quoted(text)
+    return text_literal(text)
 
 
 def _number(text: str) -> str:
@@ -219,10 +219,6 @@ def _number(text: str) -> str:
     return text
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
 def _binary_literal(data: bytes, oid: int) -> str:
     numbers = {21: ">h", 23: ">i", 20: ">q", 700: ">f", 701: ">d"}
     try:
@@ -231,7 +227,7 @@ def _binary_literal(data: bytes, oid: int) -> str:
         if oid == 16:
             return "TRUE" if data == b"\x01" else "FALSE"
         if oid in (0, TEXT_OID, 1043, 705, 19):
-            return _quoted(data.decode())
+            return text_literal(data.decode())
     except (struct.error, UnicodeDecodeError) as problem:
         raise BadParameter(f"a parameter of type {oid} can't be read: {problem}") from None
     raise BadParameter(f"parameters of type {oid} are taken as text alone")

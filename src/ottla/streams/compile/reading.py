@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.pipeline.formats.format import once
 from ottla.pipeline.formats.json_format import JsonFormat, decode_in_steps
 from ottla.pipeline.formats.primitives import PrimitiveFormat
 from ottla.pipeline.sink.dead_letters import ERROR_TYPE, KEY_STAGE, VALUE_STAGE
@@ -105,21 +106,8 @@ def _with_decoded(frame: DataFrame, side: str, format: Format, is_key: bool) -> 
 
     if isinstance(format, JsonFormat) and format.type is not None:
         return decode_in_steps(frame, side, format.type, f"_{side}")
-    return frame.withColumn(f"_{side}", format.decode(_read_once(side, format), F.col("topic"), is_key))
-
-
-def _read_once(column: str, format: Format) -> Column:
-    """A column of bytes as a format reads it.
-
-    Spark copies a filter's columns below the projection that makes them, and would parse a record once for
-    the filter and once for the rest: twice the time for JSON. It leaves an expression alone that it can't
-    repeat.
-    """
-    from pyspark.sql import functions as F
-
-    if isinstance(format, PrimitiveFormat):
-        return F.col(column)
-    return F.when(F.spark_partition_id() >= 0, F.col(column))
+    column = F.col(side) if isinstance(format, PrimitiveFormat) else once(F.col(side))
+    return frame.withColumn(f"_{side}", format.decode(column, F.col("topic"), is_key))
 
 
 def or_fail(name: str, part: str, decoded: Column, topic: Column | str) -> Column:
