@@ -156,8 +156,9 @@ def kill_host(server: SqlServer) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(1 << 30)])
+@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(1 << 30)], ids=["random"])
 def test_each_result_is_there_once_over_kills(tmp_path: Path, seed: int) -> None:
+    print(f"seed {seed}")
     dice, name = random.Random(seed), f"S_{uuid.uuid4().hex[:8]}".upper()
     service = f"id{uuid.uuid4().hex[:8]}"
     settings = {"ottla.sql.spark.driver.memory": "2g", "ksql.query.retry.backoff.initial.ms": "1000"}
