@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+import httptools
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -82,14 +83,50 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.takes_http2 = False
         self._progress = False
         self._bytes_since_progress += len(data)
-        super().data_received(data)
+        self._parse(data)
         if self._progress:
             self._bytes_since_progress = 0
             return
         if self._bytes_since_progress > HEAD_BYTES and not self.transport.is_closing():
             self._refuse(431, b"Request Header Fields Too Large", f"Headers of more than {HEAD_BYTES} bytes")
 
+    def _parse(self, data: bytes) -> None:
+        """As uvicorn's own `data_received`, which would lose the body of a request that offers an upgrade."""
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+        except httptools.HttpParserUpgrade as upgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+            elif self._offers_upgrade():
+                self._go_on_without_upgrade(data[upgrade.args[0] :])
+
+    def _offers_upgrade(self) -> bool:
+        """Whether the request offers a protocol that is not spoken here, as Java's client does HTTP/2."""
+        if not self.parser.should_upgrade() or self.parser.get_method() == b"CONNECT":
+            return False
+        return not self._should_upgrade()
+
+    def _go_on_without_upgrade(self, rest: bytes) -> None:
+        """Take the request as if it offered nothing (RFC 9110, 7.8). rest: what follows its headers.
+
+        The parser reads no body behind an offer, so that it gets the headers again, without it.
+        """
+        version = self.parser.get_http_version().encode()
+        lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version)]
+        for name, value in self.headers:
+            if name == b"connection":
+                wanted = [each.strip() for each in value.split(b",")]
+                value = b", ".join(each for each in wanted if each.lower() != b"upgrade")
+            if name != b"upgrade":
+                lines.append(b"%s: %s" % (name, value))
+        self._parse(b"\r\n".join([*lines, b"", b""]) + rest)
+
     def on_headers_complete(self) -> None:
+        if self._offers_upgrade():
+            return
         self._progress = True
         if self._certificate is not None:
             self.scope["state"][CERTIFICATE] = self._certificate
@@ -159,6 +196,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._offers_upgrade():
+            return
         self._progress = True
         super().on_message_complete()
 
