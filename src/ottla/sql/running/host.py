@@ -41,6 +41,7 @@ from ottla.streams.run.application import RunningStreams, start
 from ottla.streams.run.reset import plan_reset, reset
 from ottla.streams.run.settings import StreamsSettings
 from ottla.streams.run.spark_settings import STATE_SETTINGS
+from ottla.streams.run.state_stores import begin_one_by_one
 
 if TYPE_CHECKING:
     from ottla.pipeline.query.query import PipelineQuery
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 0.5
 PROGRESS_SECONDS: Final = 0.5
 """Between two reports of one query's progress."""
+BEGIN_TOGETHER: Final = 4
+"""Queries that begin at a time: each waits for the broker and for Spark's first batch a good part of it."""
 LOCK_SECONDS: Final = 60.0
 """For a host before this one to be gone."""
 
@@ -77,8 +80,8 @@ class QueryHost:
         self._alone: FileLock | None = None
         self._queries: dict[str, _Query] = {}
         self._lock = threading.Lock()
-        self._turn = threading.Lock()
-        """Of the session: held while a query begins, as Spark plans one at a time."""
+        self._turn = threading.BoundedSemaphore(1)
+        """Held while a query begins."""
 
     def take(self, order: Order) -> None:
         """Carry out an order. Raises UserError where Spark, or the functions, can't be had."""
@@ -116,6 +119,8 @@ class QueryHost:
                 },
             )
         )
+        if not begin_one_by_one(self._session.spark.version):
+            self._turn = threading.BoundedSemaphore(BEGIN_TOGETHER)
         self._tell(Ready(time.monotonic() - begun))
 
     def _start(self, order: Start) -> None:

@@ -25,10 +25,15 @@ CHANGELOG: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointin
 STORES_STAY_OPEN_SINCE: Final = (4, 1)
 
 
+def begin_one_by_one(spark_version: str) -> bool:
+    """Whether a query's start may change the session's settings, so that no other may start meanwhile."""
+    return version_tuple(spark_version) < STORES_STAY_OPEN_SINCE
+
+
 def settings_for(stateful: Node | None, spark_version: str) -> Mapping[str, str]:
     """The settings that a query with this stateful node is to be started with."""
     state = None if stateful is None else stateful.facts.state
-    if state is None or not state.two_steps or version_tuple(spark_version) >= STORES_STAY_OPEN_SINCE:
+    if state is None or not state.two_steps or not begin_one_by_one(spark_version):
         return {}
     return {CHANGELOG: "false"}
 
