@@ -120,14 +120,7 @@ def test_queries_run_through_kills_replacement_pause_and_end(server: SqlServer, 
     assert "aggregates" in refused["message"]
 
     # Push queries that need Spark run beside the others, and leave nothing behind.
-    push = Push(server, f"SELECT page, COUNT(*) AS n FROM {name} GROUP BY page EMIT CHANGES;")
-    server.run(f"INSERT INTO {name} VALUES ('pushed', 1);")
-    push.until(lambda rows: ["pushed", 1] in rows)
-    httpx.post(f"{server.url}/close-query", json={"queryId": push.head["queryId"]}, timeout=TIMEOUT_S)
-    push.until_ended()
-    eventually(
-        lambda: not topics_of(broker, push.head["queryId"]), "the push query's topic is gone", TIMEOUT_S
-    )
+    pushed_by_spark(server, broker, name, "WINDOW CUMULATE (SIZE 1 DAY, STEP 12 HOURS)")
 
     # Paused it rests, resumed it catches up; terminated it is gone with all that it had.
     server.run(f"PAUSE {id};")
@@ -141,6 +134,19 @@ def test_queries_run_through_kills_replacement_pause_and_end(server: SqlServer, 
     assert server.query(id) is None
     eventually(lambda: not topics_of(broker, filtered), "nothing of the query is left", TIMEOUT_S)
     assert topics_of(broker, id) == []
+
+
+def pushed_by_spark(server: SqlServer, broker: OttlaBroker, name: str, window: str) -> None:
+    """A push query of counts gives a row and leaves no topic."""
+    row = [f"pushed {window}".upper(), 1]
+    push = Push(server, f"SELECT page, COUNT(*) AS n FROM {name} {window} GROUP BY page EMIT CHANGES;")
+    server.run(f"INSERT INTO {name} VALUES ('{row[0]}', 1);")
+    push.until(lambda rows: row in rows)
+    httpx.post(f"{server.url}/close-query", json={"queryId": push.head["queryId"]}, timeout=TIMEOUT_S)
+    push.until_ended()
+    eventually(
+        lambda: not topics_of(broker, push.head["queryId"]), "the push query's topic is gone", TIMEOUT_S
+    )
 
 
 @pytest.mark.long

@@ -15,7 +15,7 @@ from ottla.sql.functions.function import TableFunction
 from ottla.sql.functions.registry import Functions
 from ottla.sql.language.errors import SqlError
 from ottla.sql.language.expressions import Call, Literal
-from ottla.sql.language.statements import Emit, InnerText, Query, SourceKind, WindowKind
+from ottla.sql.language.statements import Emit, InnerText, Query, SourceKind
 from ottla.sql.plan.bound import EXPLODED, Bound, BoundColumn
 from ottla.sql.plan.query_plan import FromSource, Mode, Named, QueryPlan, Window
 
@@ -40,12 +40,6 @@ class QueryBinder:
         """A query by itself: with EMIT a push query, without one a pull query. Raises SqlError."""
         plan = self._bound(query, writes=False)
         if query.emit is not None:
-            if query.window is not None and query.window.kind is WindowKind.CUMULATE:
-                raise SqlError(
-                    "CUMULATE is for a query that writes a table",
-                    query.window.at,
-                    "CREATE TABLE … AS SELECT, and SELECT from that table",
-                )
             return plan
         if plan.ranking is not None:
             raise SqlError(

@@ -11,10 +11,12 @@ import io
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from ottla.connect.data.schema import DataError
 from ottla.sql.catalog.sources import Column, Source
+from ottla.sql.functions import java_times
 from ottla.sql.language.errors import SqlError
 from ottla.sql.language.statements import Role, WindowKind
 from ottla.sql.lowering.registry_values import NO_REGISTRY, REGISTRY_FORMATS, RegistryForm
@@ -28,6 +30,8 @@ Read = Callable[[bytes], Mapping[str, Any]]
 Write = Callable[[Mapping[str, Any]], bytes | None]
 
 _TIME_BYTES: Final = 8
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 _NUMBERS: Final = {
     Base.INTEGER: struct.Struct(">i"),
     Base.BIGINT: struct.Struct(">q"),
@@ -77,6 +81,7 @@ class RowCodec:
         self._read_value, self._write_value = value
         self.asks_registry = bool({source.key_format, source.value_format} & REGISTRY_FORMATS.keys())
         """Whether its methods may wait for a Schema Registry."""
+        self._time = None if source.timestamp is None else source.column(source.timestamp)
         self._headers = [each for each in source.columns if each.role is Role.HEADERS]
         self._key_names = [each.name for each in keys]
         self._value_names = [each.name for each in values]
@@ -104,6 +109,7 @@ class RowCodec:
                 row |= dict.fromkeys(self._value_names)
             else:
                 row |= self._read_value(record.value)
+            row["ROWTIME"] = self._time_ms(row, record.timestamp_ms, is_deleted=record.value is None)
         except _BAD as problem:
             raise BadRecord(
                 f"{source.topic}-{record.partition} at offset {record.offset} is no row of {source.name}: "
@@ -111,7 +117,6 @@ class RowCodec:
             ) from None
         for each in self._headers:
             row[each.name] = _header(each, record.headers)
-        row["ROWTIME"] = record.timestamp_ms
         row["ROWPARTITION"], row["ROWOFFSET"] = record.partition, record.offset
         return row
 
@@ -119,15 +124,31 @@ class RowCodec:
         """A row of a table's view: its key without the window, its value. Raises BadRecord."""
         try:
             row: Row = {**self._read_key(key), **self._read_value(value)}
+            row["ROWTIME"] = self._time_ms(row, timestamp_ms, is_deleted=False)
         except _BAD as problem:
             raise BadRecord(
                 f"a record of {self.source.topic} is no row of {self.source.name}: {problem}"
             ) from None
         for each in self._headers:
             row[each.name] = None  # views keep none
-        row["ROWTIME"] = timestamp_ms
         row["ROWPARTITION"] = row["ROWOFFSET"] = None
         return row
+
+    def _time_ms(self, row: Row, record_ms: int, *, is_deleted: bool) -> int:
+        """A row's time: of the column that the source names for it, else the record's. Raises BadValue."""
+        column = self._time
+        if column is None or (is_deleted and column.role is Role.VALUE):
+            return record_ms
+        told = row[column.name]
+        if told is None:
+            raise BadValue(f"{column.name} is NULL: the record has no time")
+        if column.type.base is not Base.STRING:
+            return int(told)
+        try:
+            time = java_times.parsed(told, self.source.timestamp_format or "")
+        except ValueError as problem:
+            raise BadValue(str(problem)) from None
+        return (time - _EPOCH) // _MILLISECOND
 
     def check_key(self, key: bytes) -> None:
         """Raises BadRecord for bytes that are no key, without a window, of the source's."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ottla.sql.catalog.sources import Column, Source, WindowedKeys
-from ottla.sql.language.statements import Emit, Role, SourceKind, WindowKind
+from ottla.sql.catalog.sources import Column, Source
+from ottla.sql.language.statements import Emit, Role, SourceKind
 from ottla.sql.plan.bound import GROUP, BoundColumn
 from ottla.sql.plan.query_plan import Projected, QueryPlan
 from ottla.sql.plan.statement_plan import PutQuery
@@ -29,8 +29,7 @@ def transient_plan(query: QueryPlan, id: str) -> PutQuery:
     plain = len(keys) <= 1 and all(each.type.base in _PLAIN_KEYS for each in keys)
     windowed = None if query.grouped else query.source.source.windowed
     if query.window is not None:
-        is_session = query.window.kind is WindowKind.SESSION
-        windowed = WindowedKeys(query.window.kind, None if is_session else query.window.size_ms)
+        windowed = query.window.keys
     target = Source(
         id.upper(),
         query.kind,

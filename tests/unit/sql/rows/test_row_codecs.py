@@ -203,3 +203,29 @@ def test_values_are_answered_as_ksqldb_does() -> None:
     assert shown("MAP<STRING, DATE>", {"a": 1, "b": None}) == {"a": "1970-01-02", "b": None}
     assert to_client(SqlType(Base.STRING))(None) is None
     assert timestamp_text(0) == "1970-01-01T00:00:00.000"
+
+
+@given(st.integers(-(2**40), 2**40), st.sampled_from(["BIGINT", "TIMESTAMP", "STRING"]), st.booleans())
+def test_a_row_has_the_time_that_its_column_tells(time_ms: int, of: str, in_key: bool) -> None:
+    pattern = "yyyy-MM-dd'T'HH:mm:ss.SSSX" if of == "STRING" else None
+    told = f"{timestamp_text(time_ms)}Z" if of == "STRING" else time_ms
+    columns, keys = ({"N": "INTEGER"}, {"T": of}) if in_key else ({"T": of, "N": "INTEGER"}, {"K": "BIGINT"})
+    codec = RowCodec(
+        source(columns, keys, key_format="JSON", value_format="JSON", timestamp="T", timestamp_format=pattern)
+    )
+    row = {"T": told, "N": 1, "K": 2}
+    key, value = codec.key_bytes(row), codec.value_bytes(row)
+    assert key is not None and value is not None
+    found = codec.row(KafkaRecord(key, value, (), 5, 0, 0))
+    assert found is not None and found["ROWTIME"] == time_ms
+    assert codec.stored_row(key, value, 5)["ROWTIME"] == time_ms
+
+
+def test_a_row_without_its_time_is_none_and_a_deletion_keeps_the_records() -> None:
+    columns = (Column("K", parsed_type("BIGINT"), Role.PRIMARY_KEY), Column("T", parsed_type("BIGINT")))
+    codec = RowCodec(Source("S", SourceKind.TABLE, columns, "topic", value_format="JSON", timestamp="T"))
+    key = codec.key_bytes({"K": 1})
+    deleted = codec.row(KafkaRecord(key, None, (), 5, 0, 0))
+    assert deleted is not None and deleted["ROWTIME"] == 5
+    with pytest.raises(BadRecord, match="T is NULL: the record has no time"):
+        codec.row(KafkaRecord(key, b"{}", (), 5, 0, 0))

@@ -37,6 +37,11 @@ def catalog() -> Catalog:
             "SELECT COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 1 SECONDS) GROUP BY a EMIT FINAL;",
             ["KSQL_KEY_0"],
         ),
+        (
+            "SELECT a, COUNT(*) AS n FROM s WINDOW CUMULATE (SIZE 4 SECONDS, STEP 1 SECONDS) GROUP BY a "
+            "EMIT CHANGES;",
+            ["A"],
+        ),
         ("SELECT c, e FROM t JOIN u ON t.id = u.id EMIT CHANGES;", ["KSQL_KEY_0"]),
         ("SELECT a, c FROM s JOIN t ON s.id = t.id EMIT CHANGES;", []),
     ],
