@@ -252,10 +252,22 @@ class _Uvicorn(uvicorn.Server):
             if context is None:
                 made: Any = await loop.create_server(make_protocol, sock=listening, backlog=backlog)
             else:
-                made = TlsAcceptor(listening, make_protocol, context, backlog)
+                offered = _offering_http2(context) if self._takes_http2 else context
+                made = TlsAcceptor(listening, make_protocol, offered, backlog)
             self.servers.append(made)
         self.started = True
         self.ready.set()
+
+
+def _offering_http2(context: Context) -> Context:
+    """The context, which lets clients choose HTTP/2 in the handshake (RFC 7301)."""
+
+    def offering() -> ssl.SSLContext:
+        found = context()
+        found.set_alpn_protocols(["h2", "http/1.1"])
+        return found
+
+    return offering
 
 
 def _tracer(service: Service) -> Tracer | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 
@@ -114,7 +115,14 @@ def test_clients_are_known_by_their_certificates(broker: OttlaBroker, files: Fil
         "ssl_truststore_location": files.ca,
         "ottla_access_rules": "User:CN=reader read *",
     }
-    with started(broker, files, tmp_path, chosen, **settings):
+    with started(broker, files, tmp_path, chosen, **settings) as server:
+        # The REST API of the same server: a client chooses HTTP/2 in the handshake, by ALPN.
+        context = ssl.create_default_context(cafile=files.ca)
+        context.load_cert_chain(identity(files, "reader"))
+        for two, version in ((True, "HTTP/2"), (False, "HTTP/1.1")):
+            with httpx.Client(verify=context, http2=two, timeout=TIMEOUT_S) as client:
+                told = client.get(f"{server.url}/info")
+                assert (told.status_code, told.http_version) == (200, version)
 
         def as_one(name: str) -> psycopg.Connection[Any]:
             pem = identity(files, name)
