@@ -44,6 +44,7 @@ CREATE STREAM pv (id INT KEY, page STRING, ms BIGINT, price DECIMAL(6, 2))
 CREATE TABLE users (uid INT PRIMARY KEY, name STRING, home STRING)
     WITH (kafka_topic='u', value_format='json');
 CREATE TABLE places (p STRING PRIMARY KEY, title STRING) WITH (kafka_topic='p', value_format='json');
+CREATE TABLE ranks (uid INT PRIMARY KEY, rank INT) WITH (kafka_topic='r', value_format='json');
 CREATE TABLE windows AS SELECT page, COUNT(*) AS n, SUM(ms) + 1 AS total FROM pv
     WINDOW TUMBLING (SIZE 1 MINUTE, GRACE PERIOD 0 SECONDS) GROUP BY page HAVING COUNT(*) > 1;
 CREATE TABLE lists AS SELECT page, id, COLLECT_LIST(ms) AS l, LATEST_BY_OFFSET(price) AS p, SUM(price) AS s,
@@ -55,6 +56,9 @@ CREATE TABLE homes AS SELECT home, COUNT(*) AS n, PRODUCT(uid) AS p FROM users G
 CREATE TABLE titled AS SELECT u.uid AS uid, name, title FROM users u JOIN places p ON u.home = p.p;
 CREATE STREAM pairs AS SELECT a.id AS id, a.page AS one, b.page AS other
     FROM pv a JOIN pv b WITHIN 5 SECONDS GRACE PERIOD 0 SECONDS ON a.id = b.id WHERE a.page < b.page;
+CREATE TABLE either AS SELECT ROWKEY, u.uid AS uid, name, rank FROM users u FULL JOIN ranks r ON u.uid = r.uid;
+CREATE STREAM sums AS SELECT ROWKEY AS k, a.id AS id, b.ms AS ms FROM pv a JOIN pv b
+    WITHIN 5 SECONDS GRACE PERIOD 0 SECONDS ON a.id + 1 = b.id + 1 WHERE a.page < b.page AND ROWKEY > 1;
 """
 
 
@@ -84,6 +88,8 @@ def stateful(spark: SparkSession) -> Iterator[ScriptDriver]:
         for number, name in ((1, "anna"), (2, "ben"), (3, "cem")):
             driver.insert("USERS", {"UID": number, "NAME": name, "HOME": "ab"[number % 2]})
         driver.insert("PLACES", {"P": "a", "TITLE": "Aachen"})
+        for number in (2, 7):
+            driver.insert("RANKS", {"UID": number, "RANK": number * 10})
         driver.flush()
         driver.insert("USERS", {"UID": 3})
         for number, page in enumerate(("x", "y", "x", "x")):
@@ -199,3 +205,19 @@ def test_streams_meet_within_a_time(stateful: ScriptDriver) -> None:
     rows = sorted(without_time(stateful.rows("PAIRS")), key=str)
 
     assert rows == [{"ID": 1, "ONE": "x", "OTHER": "y"}]
+
+
+@pytest.mark.long
+def test_a_full_join_has_the_key_of_either_side(stateful: ScriptDriver) -> None:
+    rows = sorted(without_time(stateful.table("EITHER")), key=str)
+
+    assert rows == [
+        {"ROWKEY": 1, "UID": 1, "NAME": "anna", "RANK": None},
+        {"ROWKEY": 2, "UID": 2, "NAME": "ben", "RANK": 20},
+        {"ROWKEY": 7, "UID": None, "NAME": None, "RANK": 70},
+    ]
+
+
+@pytest.mark.long
+def test_the_key_of_a_join_by_expressions_is_rowkey(stateful: ScriptDriver) -> None:
+    assert without_time(stateful.rows("SUMS")) == [{"K": 2, "ID": 1, "MS": 1}]

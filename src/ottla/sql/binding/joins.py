@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ottla.sql.binding.expression_binder import ExpressionBinder, cast
 from ottla.sql.binding.scope import Scope
 from ottla.sql.catalog.sources import Catalog, Source
@@ -9,7 +11,7 @@ from ottla.sql.functions.registry import Functions
 from ottla.sql.language.errors import SqlError
 from ottla.sql.language.expressions import Operation
 from ottla.sql.language.statements import JoinText, JoinWord, Query, SourceText
-from ottla.sql.plan.bound import Bound, BoundColumn, columns_of
+from ottla.sql.plan.bound import Bound, BoundCall, BoundColumn, columns_of
 from ottla.sql.plan.query_plan import FromSource, Join, JoinHow, JoinWindow
 from ottla.sql.types.coercion import common_type
 
@@ -44,6 +46,31 @@ def bound_joins(query: Query, sources: list[FromSource], functions: Functions) -
         table = table and sources[number].source.is_table
         joins.append(join)
     return tuple(joins)
+
+
+def keys_of(joins: Sequence[Join]) -> tuple[Bound, ...]:
+    """The expressions that are equal to the key of joined rows; empty where it is the first source's."""
+    if not joins or joins[-1].how is JoinHow.FOREIGN_KEY:
+        return ()
+    last = joins[-1]
+    sides = (last.left_key, last.right_key)
+    equal = [
+        each
+        for join in joins
+        for each in (join.left_key, join.right_key)
+        if join is last or last.left_key in (join.left_key, join.right_key)
+    ]
+    return tuple(dict.fromkeys((*(sides if last.kind is not JoinWord.RIGHT else sides[::-1]), *equal)))
+
+
+def row_key_of(joins: Sequence[Join]) -> Bound | None:
+    """ROWKEY: the key of joined rows where no column is it in each of them; else None."""
+    keys = keys_of(joins)
+    if not keys:
+        return None
+    if any(join.kind is JoinWord.FULL for join in joins):
+        return BoundCall("COALESCE", "(T...) -> T", keys, keys[0].type)
+    return None if any(isinstance(each, BoundColumn) for each in keys) else keys[0]
 
 
 def _join(

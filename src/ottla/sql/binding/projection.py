@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from ottla.sql.binding.expression_binder import ExpressionBinder
 from ottla.sql.binding.grouping import Grouping
+from ottla.sql.binding.joins import keys_of
+from ottla.sql.binding.scope import ROW_KEY
 from ottla.sql.catalog.sources import PSEUDO_COLUMNS, WINDOW_COLUMNS
 from ottla.sql.language.errors import Position, SqlError
-from ottla.sql.language.expressions import FieldOf
-from ottla.sql.language.statements import Item, JoinWord, Query, Star, StructStar
+from ottla.sql.language.expressions import FieldOf, Name
+from ottla.sql.language.statements import Item, Query, Star, StructStar
 from ottla.sql.plan.bound import GROUP, Bound, BoundCall, BoundColumn, BoundLiteral, BoundOperation
-from ottla.sql.plan.query_plan import FromSource, Join, JoinHow, Projected
+from ottla.sql.plan.query_plan import FromSource, Join, Projected
 from ottla.sql.types.sql_types import BIGINT, STRING, Base
 
 Chosen = tuple[str, Bound, Position]
@@ -39,10 +41,11 @@ def projected(
         if writes and (name in PSEUDO_COLUMNS or (name in WINDOW_COLUMNS and not grouping)):
             raise SqlError(f"{name} is a name of the system's", at, f"give it another one: {name} AS other")
         names.add(name)
-    keys = _keys(sources, joins, grouping, partition_by, new_key)
+    row_key, selected = binder.scope.row_key, [bound for _, bound, _ in found]
+    keys = _keys(sources, joins, grouping, partition_by, new_key, row_key, selected)
     if writes:
         found = [each for each in found if not _is_window_bound(each[1])]
-        _check_keys(query, keys, found, grouping)
+        _check_keys(query, keys, selected, grouping, row_key)
     taken: set[int] = set()
     result: list[Projected] = []
     for name, bound, at in found:
@@ -86,7 +89,9 @@ def chosen(
             if grouping is not None:
                 raise SqlError("* can't stand in a query with GROUP BY", item.at, "name the columns")
             wanted = sources if item.source is None else [binder.scope.source(item.source, item.at)]
-            return [one for each in wanted for one in _all_of(each, len(sources) > 1, item)]
+            columns = [one for each in wanted for one in _all_of(each, len(sources) > 1, item)]
+            row_key = binder.scope.row_key
+            return [(ROW_KEY, row_key, item.at), *columns] if row_key and item.source is None else columns
         case StructStar():
             of = binder.bind(item.of)
             if of.type.base is not Base.STRUCT:
@@ -115,7 +120,7 @@ def _name(item: Item, bound: Bound, sources: Sequence[FromSource], number: int) 
     if isinstance(bound, BoundColumn) and not bound.name.startswith(("KSQL_AGG", "KSQL_EXPLODED")):
         same = [each for each in sources if each.source.column(bound.name) is not None]
         return f"{bound.source}_{bound.name}" if len(same) > 1 and bound.source != GROUP else bound.name
-    if isinstance(expression, FieldOf):
+    if isinstance(expression, FieldOf | Name):
         return expression.name
     return f"KSQL_COL_{number}"
 
@@ -126,35 +131,30 @@ def _keys(
     grouping: Grouping | None,
     partition_by: tuple[Bound, ...],
     new_key: bool,
+    row_key: Bound | None,
+    selected: Sequence[Bound],
 ) -> list[tuple[Bound, ...]]:
-    """For each column of the key the expressions that are equal to it."""
+    """For each column of the key the expressions that are equal to it. row_key: ROWKEY, which goes first."""
     if grouping is not None:
         return [(grouping.key_column(number),) for number in range(len(grouping.keys))]
     if new_key:
         return [(each,) for each in partition_by]
-    if joins and joins[-1].how is not JoinHow.FOREIGN_KEY:
-        last = joins[-1]
-        sides = (last.left_key, last.right_key)
-        equal = [
-            each for join in joins for each in (join.left_key, join.right_key) if _same_key(join, last, joins)
-        ]
-        return [tuple(dict.fromkeys((*(sides if last.kind is not JoinWord.RIGHT else sides[::-1]), *equal)))]
+    if equal := keys_of(joins):
+        return [equal if row_key is None else (row_key,) if row_key in selected else (row_key, *equal)]
     first = sources[0]
     return [(BoundColumn(first.alias, each.name, each.type),) for each in first.source.keys]
 
 
-def _same_key(join: Join, last: Join, joins: tuple[Join, ...]) -> bool:
-    """Whether a join before the last one is by the same key."""
-    return join is last or last.left_key in (join.left_key, join.right_key)
-
-
 def _check_keys(
-    query: Query, keys: list[tuple[Bound, ...]], chosen: list[Chosen], grouping: Grouping | None
+    query: Query,
+    keys: list[tuple[Bound, ...]],
+    selected: Sequence[Bound],
+    grouping: Grouping | None,
+    row_key: Bound | None,
 ) -> None:
-    selected = [bound for _, bound, _ in chosen]
     for key in keys:
         if not any(each in selected for each in key):
-            named = _shown(key[0])
+            named = ROW_KEY if key[0] == row_key else _shown(key[0])
             why = "GROUP BY's" if grouping is not None else "the key's"
             raise SqlError(
                 f"{why} {named} is missing in SELECT", query.at, f"add {named}: it is the key of the result"

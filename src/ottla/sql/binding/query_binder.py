@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ottla.sql.binding.expression_binder import ExpressionBinder, Special
 from ottla.sql.binding.grouping import Grouping, first_aggregate
-from ottla.sql.binding.joins import DEFAULT_GRACE_MS, bound_joins, from_sources
+from ottla.sql.binding.joins import DEFAULT_GRACE_MS, bound_joins, from_sources, row_key_of
 from ottla.sql.binding.projection import projected
 from ottla.sql.binding.ranking import ranked
 from ottla.sql.binding.scope import Scope
@@ -68,7 +68,8 @@ class QueryBinder:
             return ranked(query, query.source, self.catalog, self.functions)
         sources = from_sources(query, self.catalog)
         joins = bound_joins(query, sources, self.functions)
-        binder = ExpressionBinder(Scope(sources), self.functions, dict(self.catalog.types))
+        scope = Scope(sources, row_key=row_key_of(joins))
+        binder = ExpressionBinder(scope, self.functions, dict(self.catalog.types))
         where = None if query.where is None else binder.condition(query.where, "WHERE")
         is_table = all(each.source.is_table for each in sources)
         new_key, partition_by = self._partition(query, binder, is_table)

@@ -12,13 +12,17 @@ from ottla.sql.plan.bound import Bound, BoundColumn, BoundParameter
 from ottla.sql.plan.query_plan import FromSource
 from ottla.sql.types.sql_types import SqlType
 
+ROW_KEY = "ROWKEY"
+"""The key of a join where no column is it, as ksqlDB names it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The sources of a query, and the parameters of the lambdas around."""
+    """The sources of a query, and the parameters of the lambdas around. row_key: what ROWKEY stands for."""
 
     sources: Sequence[FromSource] = ()
     parameters: Mapping[str, SqlType] = field(default_factory=dict)
+    row_key: Bound | None = None
 
     def resolve(self, name: Name) -> Bound:
         """What a name stands for. Raises SqlError."""
@@ -30,6 +34,8 @@ class Scope:
         if len(found) > 1:
             sources = " and ".join(f"{each.alias}.{name.name}" for each in found)
             raise SqlError(f"{name.name} may be {sources}", name.at, "write which one")
+        if not found and self.row_key is not None and name.name == ROW_KEY:
+            return self.row_key
         if not found:
             raise SqlError(f"there is no column {name.name}", name.at, closest(name.name, self._names()))
         return self._of(found[0], name)
