@@ -56,7 +56,8 @@ CREATE TABLE homes AS SELECT home, COUNT(*) AS n, PRODUCT(uid) AS p FROM users G
 CREATE TABLE titled AS SELECT u.uid AS uid, name, title FROM users u JOIN places p ON u.home = p.p;
 CREATE STREAM pairs AS SELECT a.id AS id, a.page AS one, b.page AS other
     FROM pv a JOIN pv b WITHIN 5 SECONDS GRACE PERIOD 0 SECONDS ON a.id = b.id WHERE a.page < b.page;
-CREATE TABLE either AS SELECT ROWKEY, u.uid AS uid, name, rank FROM users u FULL JOIN ranks r ON u.uid = r.uid;
+CREATE TABLE either AS SELECT ROWKEY, u.uid AS uid, name, rank
+    FROM users u FULL JOIN ranks r ON u.uid = r.uid;
 CREATE STREAM sums AS SELECT ROWKEY AS k, a.id AS id, b.ms AS ms FROM pv a JOIN pv b
     WITHIN 5 SECONDS GRACE PERIOD 0 SECONDS ON a.id + 1 = b.id + 1 WHERE a.page < b.page AND ROWKEY > 1;
 """
