@@ -5,16 +5,15 @@ A statement runs while nothing is typed, in this thread, so Ctrl-C is a Keyboard
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.completion import Completer
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import completion_is_selected
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -26,10 +25,10 @@ from prompt_toolkit.styles import Style
 
 from ottla import __version__
 from ottla.cli.frame.terminal import has_colours, printable
+from ottla.cli.sql.offering import Offering, StatementCompleter
 from ottla.cli.sql.runner import Runner
-from ottla.cli.sql.shell_words import FIRST_WORDS, Exit, ShellWords, is_own, server_line
+from ottla.cli.sql.shell_words import Exit, ShellWords, is_own, server_line
 from ottla.config.errors import UserError
-from ottla.sql.terminal.completion import candidates
 from ottla.sql.terminal.highlighting import Look, spans
 from ottla.sql.terminal.known_names import KnownNames, changes_names
 from ottla.sql.terminal.names import load_names
@@ -38,9 +37,6 @@ from ottla.sql.terminal.statements import Part, is_complete
 PROMPT: Final = "sql> "
 CONTINUED: Final = "  -> "
 HISTORY_VARIABLE: Final = "OTTLA_SQL_HISTORY"
-OFFERS: Final = 5
-OFFER_SECONDS: Final = 0.1
-"""Between two offers of new names to somebody who types."""
 _STYLE: Final = Style.from_dict(
     {
         "keyword": "ansiblue bold",
@@ -53,22 +49,6 @@ _STYLE: Final = Style.from_dict(
         "bottom-toolbar": "noreverse ansibrightblack",
     }
 )
-
-
-class StatementCompleter(Completer):
-    """Candidates for prompt_toolkit."""
-
-    def __init__(self, known: KnownNames) -> None:
-        self._known = known
-
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        before, after = document.text_before_cursor, document.text_after_cursor
-        # Without a letter there would be a list at each space; Tab asks for it.
-        if not complete_event.completion_requested and not before[-1:].isidentifier():
-            return
-        for each in candidates(before, after, self._known.names, FIRST_WORDS):
-            meta = " ".join(word for word in (each.kind.value, each.note) if word)
-            yield Completion(each.text, -each.typed, display_meta=meta)
 
 
 class StatementLexer(Lexer):
@@ -90,14 +70,16 @@ class Shell:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self._history = _history()
-        self._known = KnownNames(lambda: load_names(runner.session.api), self._offer_anew)
-        self._prompt: PromptSession[str] | None = None
+        self._known = KnownNames(lambda: load_names(runner.session.api), self._names_arrived)
+        self._offering: Offering | None = None
         self._words = ShellWords(runner, lambda: list(self._history.get_strings()))
         runner.after = self._after
 
     def run(self) -> None:
         """Run the terminal. Raises nothing of what statements raise: errors are written."""
-        session = self._prompt = self._prompt_session()
+        completer = StatementCompleter(self._known)
+        session = self._prompt_session(completer)
+        self._offering = Offering(session, completer, self._known)
         self._welcome()
         self._known.refresh()
         while True:
@@ -135,28 +117,9 @@ class Shell:
         if changes_names(part):
             self._known.refresh()
 
-    def _offer_anew(self) -> None:
-        """Have the candidates of what is being typed made of the new names. In the thread that asked."""
-        session = self._prompt
-        loop = None if session is None else session.app.loop
-        if session is None or loop is None:
-            return  # nothing is being typed
-        buffer = session.default_buffer
-
-        def offer(tries: int = OFFERS) -> None:
-            """prompt_toolkit starts no completion while it still collects candidates for one."""
-            state = buffer.complete_state
-            if session.app.is_running and buffer.text and (state is None or state.complete_index is None):
-                if tries == OFFERS:
-                    buffer.cancel_completion()
-                elif state is not None:
-                    return
-                buffer.start_completion(complete_event=CompleteEvent(text_inserted=True))
-                if tries > 1:
-                    loop.call_later(OFFER_SECONDS, offer, tries - 1)
-
-        with contextlib.suppress(RuntimeError):  # the loop has ended with its line
-            loop.call_soon_threadsafe(offer)
+    def _names_arrived(self) -> None:
+        if self._offering is not None:
+            self._offering.names_arrived()
 
     def _welcome(self) -> None:
         api = self._runner.session.api
@@ -164,7 +127,7 @@ class Shell:
         self._runner.sheet.say(told)
         self._runner.sheet.say("Statements end with a semicolon. `help` tells more, Ctrl-D ends.")
 
-    def _prompt_session(self) -> PromptSession[str]:
+    def _prompt_session(self, completer: Completer) -> PromptSession[str]:
         colours = has_colours(sys.stdout)
         return PromptSession(
             [("class:prompt", PROMPT)],
@@ -172,7 +135,7 @@ class Shell:
             prompt_continuation=_continued,
             history=self._history,
             auto_suggest=AutoSuggestFromHistory(),
-            completer=StatementCompleter(self._known),
+            completer=completer,
             complete_in_thread=True,
             complete_while_typing=True,
             lexer=StatementLexer(),
