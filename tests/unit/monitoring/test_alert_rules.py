@@ -107,6 +107,11 @@ CASES = {
     "OttlaReplicationSlotInDanger": gauge("ottla_connect_slot_wal_status", 2, 1, ',connector="c",task="0"'),
     "OttlaReplicationSlotBehind": gauge("ottla_connect_slot_wal_status", 1, 0, ',connector="c",task="0"'),
     "OttlaDeadLetters": rates("ottla_query_dead_letters_total", 1, 0, ',query="q"'),
+    "OttlaSqlQueryFails": gauge("ottla_sql_query_failures", 3, 2, ',query="CSAS_A_1"'),
+    "OttlaSqlCommandUnreadable": gauge("ottla_sql_commands_readable", 0, 1),
+    "OttlaSqlHostDies": rates("ottla_sql_host_starts_total", 0.1, 0.01),
+    "OttlaSqlUnreadableRecords": rates("ottla_sql_query_unreadable_records", 1, 0, ',query="CSAS_A_1"'),
+    "OttlaSqlViewFailed": gauge("ottla_sql_views", 1, 0, ',state="failed"'),
 }
 
 
