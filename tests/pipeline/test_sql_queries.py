@@ -148,6 +148,7 @@ def test_no_record_was_poison(stateless: ScriptDriver) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 def test_windows_and_having(stateful: ScriptDriver) -> None:
     assert without_time(stateful.table("WINDOWS")) == [
         {"WINDOWSTART": 0, "WINDOWEND": 60_000, "PAGE": "x", "N": 3, "TOTAL": 6}
@@ -155,6 +156,7 @@ def test_windows_and_having(stateful: ScriptDriver) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 def test_aggregates_in_python_by_several_columns(stateful: ScriptDriver) -> None:
     rows = sorted(without_time(stateful.table("LISTS")), key=str)
 
@@ -167,6 +169,7 @@ def test_aggregates_in_python_by_several_columns(stateful: ScriptDriver) -> None
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 def test_emit_final_sends_each_window_once(stateful: ScriptDriver) -> None:
     rows = sorted(without_time(stateful.rows("FINALS")), key=str)
 
@@ -177,6 +180,7 @@ def test_emit_final_sends_each_window_once(stateful: ScriptDriver) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 def test_a_stream_meets_a_table(stateful: ScriptDriver) -> None:
     rows = sorted(without_time(stateful.rows("NAMED")), key=str)
 
@@ -189,6 +193,7 @@ def test_a_stream_meets_a_table(stateful: ScriptDriver) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 def test_a_tables_groups_lose_rows_that_are_deleted(stateful: ScriptDriver) -> None:
     assert sorted(without_time(stateful.table("HOMES")), key=str) == [
         {"HOME": "a", "N": 1, "P": 2},
@@ -197,11 +202,13 @@ def test_a_tables_groups_lose_rows_that_are_deleted(stateful: ScriptDriver) -> N
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 def test_tables_meet_by_a_foreign_key(stateful: ScriptDriver) -> None:
     assert without_time(stateful.table("TITLED")) == [{"UID": 2, "NAME": "ben", "TITLE": "Aachen"}]
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 def test_streams_meet_within_a_time(stateful: ScriptDriver) -> None:
     rows = sorted(without_time(stateful.rows("PAIRS")), key=str)
 
@@ -209,6 +216,7 @@ def test_streams_meet_within_a_time(stateful: ScriptDriver) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 def test_a_full_join_has_the_key_of_either_side(stateful: ScriptDriver) -> None:
     rows = sorted(without_time(stateful.table("EITHER")), key=str)
 
@@ -220,5 +228,6 @@ def test_a_full_join_has_the_key_of_either_side(stateful: ScriptDriver) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 def test_the_key_of_a_join_by_expressions_is_rowkey(stateful: ScriptDriver) -> None:
     assert without_time(stateful.rows("SUMS")) == [{"K": 2, "ID": 1, "MS": 1}]
