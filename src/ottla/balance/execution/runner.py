@@ -40,6 +40,8 @@ log = logging.getLogger("ottla.balance")
 
 ROUND_SECONDS: Final = 0.5
 ELECTION_TRIES: Final = 20
+OTHER_ROUNDS: Final = 20
+"""A broker may tell late of a move's end; replicas that are others for so long were changed by somebody."""
 PATIENCE_SECONDS: Final = 120.0
 """For so long a cluster that does not answer is asked again."""
 TOPICS_A_REQUEST: Final = 1_000
@@ -187,6 +189,7 @@ class _Running:
         self._told = told
         self._left = {TopicPartition(one.topic, one.partition): one for one in changes}
         self._elections: Counter[TopicPartition] = Counter()
+        self._others: Counter[TopicPartition] = Counter()
         self._beaten_at = 0.0
         self.progress = Progress(len(changes), bytes_total=sum(one.bytes_moved for one in changes))
 
@@ -239,7 +242,9 @@ class _Running:
             elif found.replicas == change.before:
                 waiting.append(change)
             else:
-                self._give_up(place, "somebody else has changed its replicas")
+                self._others[place] += 1
+                if self._others[place] >= OTHER_ROUNDS:
+                    self._give_up(place, "somebody else has changed its replicas")
         self.progress.under_way = len(under_way)
         self._told(self.progress)
         if stop is not None and (stop or not under_way):

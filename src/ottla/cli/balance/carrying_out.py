@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.balance.execution.journal import Execution, Journal
 from ottla.balance.execution.runner import Outcome, Progress, Runner, RunOptions
 from ottla.balance.planning import Planned
+from ottla.cli.balance.planning_options import Running
 from ottla.cli.frame.cluster import Session
 from ottla.cli.frame.errors import ExitCode
 from ottla.client.cluster_requests import ClusterRequests
-
-if TYPE_CHECKING:
-    from ottla.cli.balance.plans import Running
 
 
 class Carrier:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, NamedTuple
 
 import click
 
@@ -15,7 +15,15 @@ from ottla.balance.reading import ReadOptions
 from ottla.cli.frame.options import Decorated
 from ottla.config.errors import UsageError
 
-NAMES: Final = ("interval", "metrics_url", "capacity", "thorough", "min_leaders", "max_replicas")
+
+class Running(NamedTuple):
+    """How a plan is carried out, by the options of the commands that do it."""
+
+    yes: bool
+    dry_run: bool
+    throttle: int | None
+    moves_per_broker: int
+    everything: bool
 
 
 def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:

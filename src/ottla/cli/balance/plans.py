@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 
 from ottla.balance.core.model import Purpose
 from ottla.balance.planning import Planned, Wish, planned
-from ottla.cli.balance.planning_options import planning_options, rules_and_reading
+from ottla.cli.balance.planning_options import Running, planning_options, rules_and_reading
 from ottla.cli.balance.showing import show_plan, summary
 from ottla.cli.cluster.any_broker import CommandError, cluster_client
 from ottla.cli.frame.cluster import Session, asks_cluster
@@ -21,16 +21,6 @@ from ottla.cli.frame.options import INT32
 
 THROTTLE_HELP: Final = "The most that each broker sends, and receives, for moves."
 DEFAULT_THROTTLE: Final = 50_000_000
-
-
-class Running(NamedTuple):
-    """How a plan is carried out, by the options of the commands that do it."""
-
-    yes: bool
-    dry_run: bool
-    throttle: int | None
-    moves_per_broker: int
-    everything: bool
 
 
 def _throttle_options(function: Callable[..., Any]) -> Callable[..., Any]:
