@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from ottla.balance.service import settings as balance_settings
 from ottla.broker.config import (
     ADD_SCRAM,
     ALLOW_EVERYONE_IF_NO_ACL_FOUND,
@@ -183,6 +184,12 @@ def pages() -> dict[str, str]:
                 )
             ],
             original="Kafka Connect and Confluent",
+        ),
+        "balance.md": service_page(
+            balance_settings.TABLE,
+            balance_settings.SAMPLING_MS,
+            "Other names that begin with `client.` go, without that, to the Kafka client, as librdkafka or "
+            "Java's clients call their properties. Certificates and keys are PEM.",
         ),
         "lag.md": service_page(
             lag_settings.TABLE,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from bench.scenarios import (
     authorized,
+    balance,
     beside,
     catch_up,
     commands,
@@ -55,6 +56,7 @@ _FAMILIES = (
     quotas,
     listing,
     lag,
+    balance,
     metrics,
     services,
     commands,

@@ -126,6 +126,9 @@ NOT_PLAYED: Final = frozenset(
         *("connect worker", "connect standalone", "connect apply", "connect list", "connect status"),
         *("connect config", "connect logs", "connect restart", "connect pause", "connect resume"),
         *("connect stop", "connect delete", "connect offsets", "connect plugins", "connect signal"),
+        # docs/balance.md shows those of balance
+        *("balance plan", "balance run", "balance add", "balance remove", "balance demote"),
+        *("balance fix-offline", "balance rightsize", "balance status", "balance stop", "balance serve"),
         *("mirror run", "mirror status"),  # docs/mirror.md shows them
         *("sql server", "sql terminal", "sql test"),  # docs/sql-server.md and docs/sql.md show them
         *("sql migrate new-project", "sql migrate initialize-metadata", "sql migrate create"),

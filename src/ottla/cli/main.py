@@ -47,6 +47,9 @@ COMMANDS: dict[str, Entry] = {
     "partition": Entry(
         "ottla.cli.cluster.partition:partition", "Move replicas between brokers, elect leaders"
     ),
+    "balance": Entry(
+        "ottla.cli.balance.command:balance", "Keep brokers evenly loaded: plan moves by goals, carry them out"
+    ),
     "link": Entry(
         "ottla.cli.cluster.link:link", "Mirror another cluster's topics at the same offsets, move to them"
     ),

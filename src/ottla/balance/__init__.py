@@ -1,0 +1,1 @@
+"""Balance of a cluster: which replicas and leaders go where so that goals hold, and the moves themselves."""

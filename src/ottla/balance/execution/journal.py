@@ -1,0 +1,289 @@
+"""The journal of executions: a compacted topic that every copy reads, and that one at a time writes.
+
+Theory of operation. The topic has one partition. The record `execution` is the one execution there may be:
+its id, who carries it out, a number that the owner raises every few seconds, its throttle and the brokers on
+which that is set. Its changes lie beside it in records of bounded size. An execution without an end whose
+number does not rise for LEASE_SECONDS has lost its owner, and whoever comes next may take it over: readers
+watch the number and need no common clock. Writers share a transactional id, so taking over fences the owner
+before: a frozen one that wakes up finds that its next write is refused, reads who owns the execution now, and
+leaves it. An owner writes before it changes anything in the cluster.
+
+Order of writes: the changes and the execution, in one transaction; then throttles; then moves. At the end
+throttles go, then the record says `finished`, and the changes are deleted. So a kill at any point leaves an
+execution that names all that has to be taken back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from ottla.balance.core.plan import Change
+from ottla.client.access import ClusterAccess
+from ottla.config.errors import UserError
+from ottla.replicated.errors import Fenced, StateError, TooLarge, Unstored
+from ottla.replicated.loss import Loss, TopicLost
+from ottla.replicated.preparing import TopicSpec
+from ottla.replicated.records import Record, ReplayedRecord
+from ottla.replicated.topic import ReplicatedTopic
+
+TOPIC: Final = "__ottla_balance"
+WRITERS_ID: Final = "ottla-balance"
+STEP_MS: Final = 30_000
+LEASE_SECONDS: Final = 12.0
+"""Without a beat for so long an execution has no owner any more."""
+BEAT_SECONDS: Final = 3.0
+LOOK_SECONDS: Final = 0.2
+CHANGES_A_RECORD: Final = 2_000
+EXECUTION: Final = b"execution"
+CHANGES: Final = "changes"
+STOP: Final = "stop"
+
+
+class BalanceBusy(UserError):
+    """Another copy carries an execution out; one line that says which."""
+
+
+class LostExecution(UserError):
+    """The execution belongs to another copy now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """An execution. throttle: bytes per second of each broker, None for none. beat: raised by its owner.
+
+    throttled: brokers on which it sets the throttle, as nobody else has set one there. left_over: brokers of
+    a finished one from which it could not be taken away. outcome: of a finished one.
+    """
+
+    id: str
+    purpose: str
+    owner: str
+    started_ms: int
+    throttle: int | None = None
+    throttled: tuple[int, ...] = ()
+    beat: int = 0
+    records: int = 0
+    finished: bool = False
+    outcome: str = ""
+    left_over: tuple[int, ...] = ()
+
+    def encode(self) -> bytes:
+        """As the record's value."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> Execution:
+        """Raises ValueError, TypeError for a value of another kind."""
+        fields: dict[str, Any] = json.loads(value)
+        known = {name: fields[name] for name in cls.__dataclass_fields__ if name in fields}
+        for name in ("throttled", "left_over"):
+            known[name] = tuple(known.get(name, ()))
+        return cls(**known)
+
+
+class Journal:
+    """The journal of one cluster: `open`, then the rest, `close` at the end."""
+
+    def __init__(self, access: ClusterAccess) -> None:
+        spec = TopicSpec(TOPIC, "executions of balance", _way_out)
+        self._topic = ReplicatedTopic(access, spec, self._replay, WRITERS_ID, STEP_MS)
+        self._reading: asyncio.Task[None] | None = None
+        self._execution: Execution | None = None
+        self._changes: dict[tuple[str, int], tuple[Change, ...]] = {}
+        self._stops: dict[str, bool] = {}
+
+    async def open(self) -> None:
+        """Make the topic or check it, and read it to its end. Raises StateError."""
+        await self._topic.prepare()
+        self._reading = asyncio.create_task(self._topic.read(), name="reading the journal of balance")
+        try:
+            async with asyncio.timeout(STEP_MS / 1_000):
+                await self._topic.read_to_end()
+        except (TimeoutError, TopicLost, Unstored) as problem:
+            raise StateError(f"topic {TOPIC} can't be read: {str(problem) or 'no answer in time'}") from None
+
+    async def close(self) -> None:
+        """End reading."""
+        if self._reading is not None:
+            self._reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError, StateError):
+                await self._reading
+        await self._topic.close()
+
+    @property
+    def execution(self) -> Execution | None:
+        """The last execution; None before the first."""
+        return self._execution
+
+    @property
+    def unfinished(self) -> Execution | None:
+        """The execution that has no end yet."""
+        return None if self._execution is None or self._execution.finished else self._execution
+
+    def changes_of(self, execution: Execution) -> tuple[Change, ...]:
+        """The changes of an unfinished execution."""
+        parts = [self._changes.get((execution.id, number), ()) for number in range(execution.records)]
+        return tuple(change for part in parts for change in part)
+
+    def stop_of(self, execution: Execution) -> bool | None:
+        """Whether to end its moves at once; None where nobody has asked to stop it."""
+        return self._stops.get(execution.id)
+
+    async def has_owner(self, execution: Execution) -> bool:
+        """Whether somebody carries it out: watches for a beat, LEASE_SECONDS at most."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + LEASE_SECONDS
+        while loop.time() < end:
+            now = self._execution
+            if now is None or now.finished or now.id != execution.id:
+                return False
+            if (now.owner, now.beat) != (execution.owner, execution.beat):
+                return True
+            await asyncio.sleep(LOOK_SECONDS)
+        return False
+
+    async def begin(self, execution: Execution, changes: Sequence[Change]) -> Execution:
+        """Store a new execution. Raises BalanceBusy if there is an unfinished one, StateError."""
+        parts = [
+            changes[start : start + CHANGES_A_RECORD] for start in range(0, len(changes), CHANGES_A_RECORD)
+        ]
+        begun = replace(execution, records=len(parts))
+        await self._take_over()
+        self._require_free()
+        records = [
+            Record(_key(CHANGES, begun.id, number), _encoded(part)) for number, part in enumerate(parts)
+        ]
+        await self._append([*records, Record(EXECUTION, begun.encode())])
+        return begun
+
+    def _require_free(self) -> None:
+        if (other := self.unfinished) is not None:
+            raise BalanceBusy(busy_line(other))
+
+    async def adopt(self, execution: Execution, owner: str) -> Execution:
+        """Become the owner of an execution that has lost its own. Raises BalanceBusy, StateError."""
+        await self._take_over()
+        now = self.unfinished
+        if now is None or (now.id, now.owner, now.beat) != (execution.id, execution.owner, execution.beat):
+            raise BalanceBusy("the execution has found another owner" if now is None else busy_line(now))
+        adopted = replace(now, owner=owner, beat=now.beat + 1)
+        await self._append([Record(EXECUTION, adopted.encode())])
+        return adopted
+
+    async def beat(self, execution: Execution) -> Execution:
+        """Tell that its owner is alive, before it does anything. Raises LostExecution, StateError."""
+        following = replace(execution, beat=execution.beat + 1)
+        await self._store_mine(execution, [Record(EXECUTION, following.encode())])
+        return following
+
+    async def finish(self, execution: Execution, outcome: str, left_over: Sequence[int]) -> None:
+        """Store the end, and delete the changes. Raises LostExecution, StateError."""
+        finished = replace(execution, finished=True, outcome=outcome, left_over=tuple(left_over))
+        tombstones = [
+            Record(_key(CHANGES, execution.id, number), None) for number in range(execution.records)
+        ]
+        stop = [Record(_key(STOP, execution.id), None)] if execution.id in self._stops else []
+        await self._store_mine(execution, [Record(EXECUTION, finished.encode()), *tombstones, *stop])
+
+    async def cleaned(self, execution: Execution, left_over: Sequence[int]) -> None:
+        """Store which brokers of a finished execution still have its throttle. Raises StateError."""
+        await self._take_over()
+        if self._execution == execution:
+            cleaned = replace(execution, left_over=tuple(left_over))
+            await self._append([Record(EXECUTION, cleaned.encode())])
+
+    async def ask_to_stop(self, execution: Execution, at_once: bool) -> None:
+        """Ask its owner to stop: to begin no further moves, or to end those under way too."""
+        value = json.dumps({"at_once": at_once}).encode()
+        try:
+            await self._topic.add([Record(_key(STOP, execution.id), value)])
+        except (TooLarge, Unstored, TopicLost) as problem:
+            raise StateError(f"topic {TOPIC}: the request to stop was not stored: {problem}") from None
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    async def _store_mine(self, execution: Execution, records: Sequence[Record]) -> None:
+        """Store records if the execution is still this owner's; twice where another only looked."""
+        for _ in range(2):
+            if not self._topic.writable:
+                await self._take_over()
+            now = self.unfinished
+            if now is None or (now.id, now.owner) != (execution.id, execution.owner):
+                raise LostExecution("the execution belongs to another copy of ottla balance now")
+            with contextlib.suppress(Fenced):
+                await self._topic_append(records)
+                return
+        raise LostExecution("another copy of ottla balance writes the journal")
+
+    async def _take_over(self) -> None:
+        try:
+            async with asyncio.timeout(2 * STEP_MS / 1_000):
+                await self._topic.take_over()
+        except (TimeoutError, Fenced, Unstored, TopicLost) as problem:
+            raise StateError(
+                f"topic {TOPIC} can't be written: {str(problem) or 'no answer in time'}"
+            ) from None
+
+    async def _append(self, records: Sequence[Record]) -> None:
+        try:
+            await self._topic_append(records)
+        except Fenced:
+            raise BalanceBusy("another copy of ottla balance begins at this moment") from None
+
+    async def _topic_append(self, records: Sequence[Record]) -> None:
+        try:
+            async with asyncio.timeout(2 * STEP_MS / 1_000):
+                await self._topic.append(records)
+        except (TimeoutError, TooLarge, Unstored, TopicLost) as problem:
+            raise StateError(
+                f"topic {TOPIC} can't be written: {str(problem) or 'no answer in time'}"
+            ) from None
+
+    # -- replay --------------------------------------------------------------------------------------------
+
+    def _replay(self, record: ReplayedRecord) -> None:
+        kind, *rest = record.key.decode("utf-8", "replace").split("/")
+        with contextlib.suppress(ValueError, TypeError, KeyError):  # records of another version
+            match kind, rest:
+                case "execution", []:
+                    self._execution = None if record.value is None else Execution.decode(record.value)
+                case "changes", [execution, number]:
+                    if record.value is None:
+                        self._changes.pop((execution, int(number)), None)
+                    else:
+                        self._changes[execution, int(number)] = _decoded(record.value)
+                case "stop", [execution]:
+                    if record.value is None:
+                        self._stops.pop(execution, None)
+                    else:
+                        self._stops[execution] = bool(json.loads(record.value)["at_once"])
+
+
+def _key(*parts: object) -> bytes:
+    return "/".join(map(str, parts)).encode()
+
+
+def _encoded(changes: Sequence[Change]) -> bytes:
+    rows = [[one.topic, one.partition, one.before, one.after, one.leader, one.size] for one in changes]
+    return json.dumps(rows, separators=(",", ":")).encode()
+
+
+def _decoded(value: bytes) -> tuple[Change, ...]:
+    return tuple(
+        Change(topic, partition, tuple(before), tuple(after), leader, size)
+        for topic, partition, before, after, leader, size in json.loads(value)
+    )
+
+
+def busy_line(other: Execution) -> str:
+    """The line for a user who wants to begin while an execution is carried out."""
+    return f"{other.owner} carries out {other.purpose} {other.id}: wait for its end, or `ottla balance stop`"
+
+
+def _way_out(_: Loss) -> str:
+    return f"Start ottla balance again: it makes topic {TOPIC}. Throttles of an execution may be left over."

@@ -1,0 +1,1 @@
+"""`ottla balance serve`: plans and executions over HTTP in Cruise Control's shape, self-healing, metrics."""

@@ -1,0 +1,250 @@
+"""Plans on request, carries one plan out at a time, finishes what a dead copy has begun, heals if asked to.
+
+Theory of operation. Any number of copies may run: executions live in the journal. Each copy looks now and
+then whether there is an execution without an owner, and the first that takes it over carries it on. A copy
+executes one plan at a time, in a task of its own; what it is asked meanwhile is planned, but not carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.balance.core.model import Purpose, Rules
+from ottla.balance.core.rightsizing import Rightsizing, rightsize
+from ottla.balance.execution.journal import BalanceBusy, Execution, Journal, LostExecution
+from ottla.balance.execution.runner import Progress, Runner, RunOptions
+from ottla.balance.healing import Healer
+from ottla.balance.planning import Planned, Wish, planned_from
+from ottla.balance.reading import Reading, ReadOptions, read_cluster
+from ottla.client.access import ClusterAccess
+from ottla.client.cluster_requests import ClusterRequests
+from ottla.client.errors import ClusterError
+from ottla.config.errors import UserError
+from ottla.replicated.errors import StateError
+
+log = logging.getLogger("ottla.balance")
+
+AGAIN_SECONDS: Final = 5.0
+"""Between two tries to open the journal, and two looks for executions without an owner."""
+PLANS_AT_ONCE: Final = 2
+"""Others wait: each takes a model of the whole cluster."""
+
+
+class CantBeDone(UserError):
+    """A request that is refused; one line that says why."""
+
+
+@dataclass(slots=True)
+class EngineFigures:
+    """What the engine has done, for metrics."""
+
+    plans: int = 0
+    failed_plans: int = 0
+    plan_seconds: float = 0.0
+    outcomes: dict[str, int] = field(default_factory=lambda: {"done": 0, "stopped": 0, "failed": 0})
+    bytes_moved: int = 0
+    healed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """grace_seconds: how long a broker may be away before its replicas move; None for no healing."""
+
+    rules: Rules
+    reading: ReadOptions
+    running: RunOptions
+    grace_seconds: float | None
+
+
+class Engine:
+    """The work of one copy: `run` in a task of its own, `close` at the end."""
+
+    def __init__(self, access: ClusterAccess, options: EngineOptions) -> None:
+        self._access = access
+        self._options = options
+        self._client = ClusterRequests(access)
+        self._journal: Journal | None = None
+        self._runner: Runner | None = None
+        self._executing: asyncio.Task[None] | None = None
+        self._turns = asyncio.Semaphore(PLANS_AT_ONCE)
+        self._beginning = asyncio.Lock()
+        self.figures = EngineFigures()
+        self.progress: Progress | None = None
+        self.last: Planned | None = None
+        self.problem: str | None = "the journal has not been read yet"
+
+    @property
+    def heals(self) -> bool:
+        """Whether replicas move off dead brokers by themselves."""
+        return self._options.grace_seconds is not None
+
+    @property
+    def execution(self) -> Execution | None:
+        """The last execution of the cluster, of whatever copy."""
+        return None if self._journal is None else self._journal.execution
+
+    @property
+    def is_executing(self) -> bool:
+        """Whether this copy carries a plan out."""
+        return self._executing is not None and not self._executing.done()
+
+    async def run(self) -> None:
+        """Open the journal, then look after executions without an owner and dead brokers, for ever."""
+        while self._journal is None:
+            await self._open()
+        if self._options.grace_seconds is None:
+            while True:
+                await self._finish_what_was_begun()
+                await asyncio.sleep(AGAIN_SECONDS)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._heal(self._options.grace_seconds), name="healing")
+            while True:
+                await self._finish_what_was_begun()
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def close(self) -> None:
+        """End the execution, as by Ctrl-C: its moves end, its throttles go."""
+        if self._executing is not None:
+            self._executing.cancel()
+            with contextlib.suppress(asyncio.CancelledError, UserError):
+                await self._executing
+        if self._journal is not None:
+            await self._journal.close()
+        await self._client.close()
+
+    async def _open(self) -> None:
+        journal = Journal(self._access)
+        try:
+            await journal.open()
+        except StateError as problem:
+            await journal.close()
+            self.problem = str(problem)
+            log.warning("%s; the next try follows", problem)
+            await asyncio.sleep(AGAIN_SECONDS)
+            return
+        except BaseException:
+            await journal.close()
+            raise
+        self._journal, self.problem = journal, None
+        self._runner = Runner(self._access, self._client, journal)
+
+    async def _finish_what_was_begun(self) -> None:
+        """Carry on an execution without an owner, if there is one."""
+        assert self._journal is not None
+        assert self._runner is not None
+        if self.is_executing or (self._journal.unfinished is None and not self._has_left_over()):
+            return
+        try:
+            async with self._beginning:
+                execution = await self._runner.recover()
+                if execution is not None:
+                    log.info("finishing %s %s, whose owner is gone", execution.purpose, execution.id)
+                    self._start(execution)
+        except BalanceBusy:
+            return
+        except (StateError, ClusterError) as problem:
+            log.warning("an execution can't be taken over: %s", problem)
+
+    def _has_left_over(self) -> bool:
+        execution = self.execution
+        return execution is not None and execution.finished and bool(execution.left_over)
+
+    async def _heal(self, grace_seconds: float) -> None:
+        healer = Healer(self._client, grace_seconds)
+        while True:
+            dead = await healer.wait_for_the_dead()
+            try:
+                found = await self.plan(Wish(Purpose.FIX_OFFLINE))
+                if found.plan.changes:
+                    log.warning("brokers %s stay dead: their replicas move", ", ".join(map(str, dead)))
+                    await self.carry_out(found)
+                    self.figures.healed += 1
+                healer.was_healed(found)
+            except UserError as problem:
+                log.warning("self-healing: %s", problem)
+                await asyncio.sleep(AGAIN_SECONDS)
+            if self._executing is not None:
+                await asyncio.wait([self._executing])
+
+    # -- requests ------------------------------------------------------------------------------------------
+
+    async def read(self) -> Reading:
+        """The cluster as it is. Raises ClusterError."""
+        async with self._turns:
+            return await read_cluster(self._client, self._options.reading)
+
+    async def plan(self, wish: Wish) -> Planned:
+        """A plan for the cluster as it is. Raises ClusterError."""
+        started = time.perf_counter()
+        try:
+            reading = await self.read()
+            async with self._turns:
+                self.last = await planned_from(reading, wish, self._options.rules)
+        except ClusterError:
+            self.figures.failed_plans += 1
+            raise
+        self.figures.plans += 1
+        self.figures.plan_seconds = time.perf_counter() - started
+        return self.last
+
+    async def size(self, growth: float, spare: int) -> Rightsizing:
+        """How many brokers the load needs. Raises ClusterError."""
+        reading = await self.read()
+        async with self._turns:
+            return await asyncio.to_thread(rightsize, reading.model, self._options.rules, growth, spare)
+
+    async def carry_out(self, found: Planned, throttle: int | None = None) -> None:
+        """Begin to carry a plan out, and return. throttle: None for that of the settings.
+
+        Raises CantBeDone, BalanceBusy, StateError, ClusterError.
+        """
+        if self._runner is None:
+            raise CantBeDone(f"nothing is carried out yet: {self.problem}")
+        if found.plan.problems and found.wish.purpose is not Purpose.FIX_OFFLINE:
+            raise CantBeDone(f"the plan is not carried out: {found.plan.problems[0]}")
+        if not found.plan.changes:
+            return
+        async with self._beginning:
+            if self.is_executing:
+                raise BalanceBusy("Cannot execute new proposals while there is an ongoing execution.")
+            options = self._running(throttle)
+            changes = found.plan.changes
+            self._start(await self._runner.begin(found.wish.purpose.value, changes, options))
+
+    def _running(self, throttle: int | None) -> RunOptions:
+        options = self._options.running
+        if throttle is None:
+            return options
+        return RunOptions(options.moves_per_broker, options.moves, throttle)
+
+    def _start(self, execution: Execution) -> None:
+        self._executing = asyncio.create_task(self._carried_out(execution), name="carrying a plan out")
+
+    async def _carried_out(self, execution: Execution) -> None:
+        assert self._runner is not None
+
+        def told(progress: Progress) -> None:
+            self.progress = progress
+
+        try:
+            outcome = await self._runner.carry_out(execution, self._options.running, told)
+        except (LostExecution, StateError, ClusterError) as problem:
+            self.figures.outcomes["failed"] += 1
+            log.error("%s %s: %s", execution.purpose, execution.id, problem)
+            return
+        self.figures.outcomes[outcome.word] += 1
+        self.figures.bytes_moved += outcome.progress.bytes_done
+        log.info("%s %s: %s", execution.purpose, execution.id, outcome.word)
+
+    async def stop(self, *, at_once: bool) -> bool:
+        """Stop the cluster's execution, of whatever copy; False where there is none. Raises StateError."""
+        journal = self._journal
+        if journal is None or journal.unfinished is None:
+            return False
+        await journal.ask_to_stop(journal.unfinished, at_once)
+        return True
