@@ -191,6 +191,12 @@ def pages() -> dict[str, str]:
             "Other names that begin with `client.` go, without that, to the Kafka client, as librdkafka or "
             "Java's clients call their properties. Certificates and keys are PEM.",
         ),
+        "audit-serve.md": service_page(
+            audit_settings.SERVE_TABLE,
+            audit_settings.ALERT_URL,
+            "Other names that begin with `client.` go, without that, to the Kafka client, as librdkafka or "
+            "Java's clients call their properties. Certificates and keys are PEM.",
+        ),
         "lag.md": service_page(
             lag_settings.TABLE,
             lag_settings.OFFSET_REFRESH_MS,

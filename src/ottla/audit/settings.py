@@ -11,10 +11,24 @@ from typing import Final
 
 from ottla.audit.core.counting import Rules
 from ottla.audit.count.counter import CountOptions
+from ottla.audit.serve.alerting import Mail
 from ottla.client.access import DEFAULT_BOOTSTRAP, ClusterAccess
 from ottla.client.errors import ClientOptionError
 from ottla.client.java_names import unsupported_properties
-from ottla.config.setting import HIGH, LOW, Setting, Table, by_name, choice, integer, string
+from ottla.config.setting import (
+    HIGH,
+    LOW,
+    Password,
+    Setting,
+    Table,
+    boolean,
+    by_name,
+    choice,
+    integer,
+    password,
+    string,
+    text_or_none,
+)
 from ottla.config.settings import Settings
 from ottla.config.unsupported import merged
 from ottla.config.validators import between, not_empty
@@ -26,6 +40,7 @@ from ottla.web.tls_settings import base_name
 
 CLIENT_PREFIX: Final = "client."
 COUNT_LISTEN: Final = "127.0.0.1:8085"
+SERVE_LISTEN: Final = "127.0.0.1:8086"
 
 
 class Counting(enum.StrEnum):
@@ -82,9 +97,47 @@ MOST_BYTES: Final = integer(
     importance=LOW,
 )
 
+_COUNT: Final = tuple(globals().values())
+
+ALSO: Final = string(
+    "also.bootstrap.servers",
+    "",
+    "Further clusters whose audit is shown as well, with semicolons between them.",
+)
+ALERT_URL: Final = text_or_none(
+    "alert.http.url", None, "Where incomplete buckets are told, by POST with JSON. None: in the log alone."
+)
+MAIL_HOST: Final = text_or_none(
+    "alert.mail.smtp.host", None, "The mail server by which incomplete buckets are told. None: by no mail."
+)
+MAIL_PORT: Final = integer("alert.mail.smtp.port", 25, "Its port.", between(1, 65_535))
+MAIL_STARTTLS: Final = boolean(
+    "alert.mail.smtp.starttls", False, "Whether TLS is begun there before anything is sent."
+)
+MAIL_USER: Final[Setting[Password | None]] = password.optional(
+    "alert.mail.smtp.user.info", "The user there, as name:password."
+)
+MAIL_FROM: Final = string("alert.mail.from", "ottla-audit@localhost", "The sender of mails.", not_empty)
+MAIL_TO: Final = string("alert.mail.to", "", "Who gets mails, with commas between the addresses.")
+
 COUNT_TABLE: Final = Table(
     title="ottla audit count",
-    settings=by_name((*globals().values(), *FRONT_SETTINGS)),
+    settings=by_name((*_COUNT, *FRONT_SETTINGS)),
+    prefixes=(CLIENT_PREFIX,),
+    variables="OTTLA_AUDIT_",
+    base_name=base_name,
+    unsupported=merged((http_settings.UNSUPPORTED, unsupported_properties((CLIENT_PREFIX,)))),
+)
+SERVE_LISTENERS: Final = listeners_setting(SERVE_LISTEN)
+SERVE_TABLE: Final = Table(
+    title="ottla audit serve",
+    settings=by_name(
+        (
+            *(BOOTSTRAP_SERVERS, SERVE_LISTENERS, LISTENER_PROTOCOL_MAP, PORT, LATENESS_MS, ALSO, ALERT_URL),
+            *(MAIL_HOST, MAIL_PORT, MAIL_STARTTLS, MAIL_USER, MAIL_FROM, MAIL_TO),
+            *FRONT_SETTINGS,
+        )
+    ),
     prefixes=(CLIENT_PREFIX,),
     variables="OTTLA_AUDIT_",
     base_name=base_name,
@@ -117,6 +170,27 @@ def count_options_of(settings: Settings) -> CountOptions:
         settings[FLUSH_MS] / 1_000,
         settings[ROUND_MS] / 1_000,
         settings[MOST_BYTES],
+    )
+
+
+def mail_of(settings: Settings) -> Mail | None:
+    """Where mails go; None if none do. Raises ConfigError."""
+    host = settings[MAIL_HOST]
+    if host is None:
+        return None
+    recipients = tuple(one.strip() for one in settings[MAIL_TO].split(",") if one.strip())
+    if not recipients:
+        raise settings.refusal(MAIL_TO.name, "a mail server is given, and nobody who gets mails")
+    user_info = settings[MAIL_USER]
+    user, _, secret = ("", "", "") if user_info is None else user_info.value.partition(":")
+    return Mail(
+        host,
+        settings[MAIL_PORT],
+        settings[MAIL_FROM],
+        recipients,
+        settings[MAIL_STARTTLS],
+        user or None,
+        secret or None,
     )
 
 

@@ -197,8 +197,11 @@ class World:
             header = parse_batch_header(data)
             if header.next_offset <= counter.position:
                 continue
-            columns = decode_columns(records_payload(data, 0, header), header)
-            counter.count_records(header, columns, self.now_ms + 10 * BUCKET_MS)
+            payload, now_ms = records_payload(data, 0, header), self.now_ms + 10 * BUCKET_MS
+            if self.dice.random() < 0.5:
+                counter.count_payload(header, payload, now_ms)
+            else:
+                counter.count_records(header, decode_columns(payload, header), now_ms)
             if self.dice.random() < 0.5:
                 self._write(counter.take(self.now_ms))
         if counter.has_moved:

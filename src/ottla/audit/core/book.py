@@ -191,6 +191,15 @@ class Book:
         """What is in each bucket, by tier, topic and time."""
         return [self.row(key) for key in sorted(self.keys() if keys is None else keys)]
 
+    def oldest(self) -> Iterator[Key]:
+        """The key of the oldest row of each place, at least."""
+        for place, counted in self._counted.items():
+            if counted.buckets:
+                yield Key(place.tier, place.topic, min(counted.buckets))
+        for place, buckets in self._sent_to.items():
+            if buckets:
+                yield Key(place.tier, place.topic, min(buckets))
+
     def row(self, key: Key) -> Row:
         """What is in one bucket of one topic in one tier."""
         place = Place(key.tier, key.topic)

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ottla.audit.core.delta import Bucket, Delta, Mode, StreamCounts
+from ottla.audit.core.marks import Marks, marks_of
 from ottla.client.audit.mark import (
     HEADER,
     LAST_BUCKET_MS,
@@ -25,7 +26,7 @@ from ottla.client.audit.mark import (
     parse_prefix,
 )
 from ottla.protocol.record_batch import LOG_APPEND_TIME, BatchHeader
-from ottla.protocol.record_columns import Headers, RecordColumns
+from ottla.protocol.record_columns import Headers, RecordColumns, decode_columns
 
 AHEAD_MS: Final = 300_000
 """A timestamp farther in the future than this does not make other records late."""
@@ -87,7 +88,28 @@ class PartitionCounter:
         holes = header.next_offset - first - len(columns.offsets)
         self._pass_to(first, header.max_timestamp)
         by_prefix, unmarked = _grouped(columns)
-        for prefix, sequences in by_prefix.items():
+        self._add_marks(by_prefix)
+        for start_ms, count in self._by_bucket(unmarked):
+            self._add_bucket(start_ms, count, estimated=0)
+        self._advance(header, len(columns.offsets), holes, now_ms)
+
+    def count_payload(self, header: BatchHeader, payload: bytes, now_ms: int) -> None:
+        """Count a visible batch by record, from its decompressed records. Raises CorruptBatch."""
+        if header.next_offset <= self.position:
+            return
+        marks = None
+        if header.base_offset >= self.position:
+            marks = marks_of(payload, header.record_count)
+        if marks is None:
+            self.count_records(header, decode_columns(payload, header), now_ms)
+            return
+        self._pass_to(header.base_offset, header.max_timestamp)
+        self._add_marks(marks)
+        holes = header.next_offset - header.base_offset - header.record_count
+        self._advance(header, header.record_count, holes, now_ms)
+
+    def _add_marks(self, marks: Marks) -> None:
+        for prefix, sequences in marks.items():
             of = self._stream_of(prefix)
             if of is None:
                 continue
@@ -97,9 +119,6 @@ class PartitionCounter:
             counts.counts.add(sequences)
             if self._is_late(of.bucket_start_ms):
                 counts.late += len(sequences)
-        for start_ms, count in self._by_bucket(unmarked):
-            self._add_bucket(start_ms, count, estimated=0)
-        self._advance(header, len(columns.offsets), holes, now_ms)
 
     def count_header(self, header: BatchHeader, now_ms: int) -> None:
         """Count a visible batch by its header: exact for one record or one time, else an estimate."""

@@ -9,7 +9,6 @@ from ottla.client.records.reader import FetchedPart
 from ottla.client.records.visibility import Visibility
 from ottla.protocol.errors import CorruptBatch
 from ottla.protocol.record_batch import check_crc, records_payload
-from ottla.protocol.record_columns import decode_columns
 
 _log = logging.getLogger("ottla.audit")
 
@@ -35,10 +34,8 @@ def count_part(
         else:
             try:
                 check_crc(part.data, position, header)
-                columns = decode_columns(records_payload(part.data, position, header), header)
+                counter.count_payload(header, records_payload(part.data, position, header), now_ms)
             except CorruptBatch as problem:
                 where = f"{part.partition} at offset {header.base_offset}"
                 _log.warning("a batch of %s is damaged, its records are unknown: %s", where, problem)
                 counter.skip_to(header.next_offset, header.max_timestamp)
-                continue
-            counter.count_records(header, columns, now_ms)

@@ -9,6 +9,7 @@ from ottla.cli.frame.entries import Entry
 
 ENTRIES: Final[dict[str, Entry]] = {
     "count": Entry("ottla.cli.servers.audit:count", "Count a cluster, a tier of the audit, as a service"),
+    "serve": Entry("ottla.cli.servers.audit:serve", "Show the audit on a page, and tell of losses"),
     "report": Entry("ottla.cli.audit.report:report", "Tell how complete each topic is, and what is missing"),
 }
 
@@ -20,6 +21,7 @@ audit: Final = LazyGroup(
 Producers report what they send (`from ottla.audit import AuditedProducer`), `count` counts what is there.""",
     examples=(
         "ottla audit count --bootstrap 127.0.0.1:9092 --set tier=app",
+        "ottla audit serve --bootstrap 127.0.0.1:9092",
         "ottla audit report",
         "ottla audit report --json --since 2h",
     ),
