@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from ottla.audit import settings as audit_settings
 from ottla.balance.service import settings as balance_settings
 from ottla.broker.config import (
     ADD_SCRAM,
@@ -184,6 +185,18 @@ def pages() -> dict[str, str]:
                 )
             ],
             original="Kafka Connect and Confluent",
+        ),
+        "audit-count.md": service_page(
+            audit_settings.COUNT_TABLE,
+            audit_settings.LATENESS_MS,
+            "Other names that begin with `client.` go, without that, to the Kafka client, as librdkafka or "
+            "Java's clients call their properties. Certificates and keys are PEM.",
+        ),
+        "audit-serve.md": service_page(
+            audit_settings.SERVE_TABLE,
+            audit_settings.ALERT_URL,
+            "Other names that begin with `client.` go, without that, to the Kafka client, as librdkafka or "
+            "Java's clients call their properties. Certificates and keys are PEM.",
         ),
         "balance.md": service_page(
             balance_settings.TABLE,

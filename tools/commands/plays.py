@@ -137,6 +137,7 @@ NOT_PLAYED: Final = frozenset(
         *("quorum add", "quorum remove", "quorum unregister", "quorum upgrade"),
         *("group remove-member", "txn abort", "txn force-terminate"),
         *("token create", "token renew", "token expire", "token describe"),
+        *("audit count", "audit report", "audit serve"),  # docs/audit.md shows them
         *("audit-log verify", "audit-log list"),
         # docs/links.md shows them
         *("mirror run", "mirror status"),  # docs/mirror.md shows them

@@ -40,6 +40,9 @@ COMMANDS: dict[str, Entry] = {
     "quota": Entry("ottla.cli.cluster.quota:quota", "Show and change how much clients may use"),
     "txn": Entry("ottla.cli.cluster.txn:txn", "List and describe transactions, abort hanging ones"),
     "token": Entry("ottla.cli.cluster.token:token", "Create, renew, end and describe delegation tokens"),
+    "audit": Entry(
+        "ottla.cli.audit.command:audit", "Count every message, name what is lost or doubled on the way"
+    ),
     "audit-log": Entry(
         "ottla.cli.cluster.audit_log:audit_log", "Verify and list the log of logins, refusals and changes"
     ),

@@ -1,0 +1,1 @@
+"""`ottla audit count`: reads a cluster and writes down what is there."""

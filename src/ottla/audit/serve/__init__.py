@@ -1,0 +1,1 @@
+"""`ottla audit serve`: answers over HTTP, a page, and alerts."""
