@@ -56,7 +56,7 @@ def repaired(jar: Jar, path: Path) -> Path:
     try:
         wanted = repaired_bytes(path.read_bytes(), repair)
         if not place.is_file() or place.read_bytes() != wanted:
-            _replace(place, wanted)
+            replace_file(place, wanted)
     except OSError as error:
         raise MavenError(
             f"cannot write {place}: {error}. Set {CACHE_ENVIRONMENT} to a writable directory."
@@ -71,14 +71,27 @@ def repaired_bytes(jar: bytes, repair: Repair) -> bytes:
         for info in published.infolist():
             data = published.read(info)
             if info.filename == repair.entry:
-                if data.count(repair.found) != 1 or len(repair.found) != len(repair.wanted):
-                    raise ValueError(f"{repair.entry} is not the class that the repair is for")
-                data = data.replace(repair.found, repair.wanted)
+                data = _repaired_entry(data, repair)
             made.writestr(zipfile.ZipInfo(info.filename, info.date_time), data)
     return result.getvalue()
 
 
-def _replace(place: Path, data: bytes) -> None:
+def single_entry_jar(entry: bytes, repair: Repair) -> bytes:
+    """A jar of the repaired entry alone: always the same for the same bytes. Raises ValueError."""
+    result = io.BytesIO()
+    with zipfile.ZipFile(result, "w") as made:
+        made.writestr(zipfile.ZipInfo(repair.entry), _repaired_entry(entry, repair))
+    return result.getvalue()
+
+
+def _repaired_entry(data: bytes, repair: Repair) -> bytes:
+    if data.count(repair.found) != 1 or len(repair.found) != len(repair.wanted):
+        raise ValueError(f"{repair.entry} is not the class that the repair is for")
+    return data.replace(repair.found, repair.wanted)
+
+
+def replace_file(place: Path, data: bytes) -> None:
+    """Write a file of the cache whole or not at all. Raises OSError."""
     place.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=".repaired.", dir=place.parent)
     try:

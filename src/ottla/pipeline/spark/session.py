@@ -52,6 +52,7 @@ from ottla.pipeline.spark.jvm_home import JvmHome
 from ottla.pipeline.spark.low_latency import low_latency_properties
 from ottla.pipeline.spark.maven import JarProgress
 from ottla.pipeline.spark.paths import local_path
+from ottla.pipeline.spark.patient_workers import patient_workers_jar
 from ottla.pipeline.spark.spark_jars import LOCAL_FILES_CLASS, kafka_connector_jars, local_files_jar
 from ottla.pipeline.spark.warm_up import start_workers
 
@@ -261,6 +262,12 @@ def begin_session(
         local_files = local_files_jar(progress)
     own_classes = classes_jar(java, spark_home, jars, local_files)
     jars += settings.more_jars
+    if (
+        _in_one_jvm(master)
+        and settings.jars is None
+        and (patient := patient_workers_jar(spark_home)) is not None
+    ):
+        jars.insert(0, patient)
     if own_classes is not None:
         jars.append(own_classes)
         wanted |= _classes_property(wanted, own_classes)

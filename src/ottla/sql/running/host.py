@@ -52,6 +52,8 @@ PROGRESS_SECONDS: Final = 0.5
 """Between two reports of one query's progress."""
 BEGIN_TOGETHER: Final = 4
 """Queries that begin at a time: each waits for the broker and for Spark's first batch a good part of it."""
+POLL_MS: Final = 100
+"""Between two looks of a query that has nothing to do. With Spark's 10 ms twenty idle ones take a core."""
 LOCK_SECONDS: Final = 60.0
 """For a host before this one to be gone."""
 
@@ -115,6 +117,7 @@ class QueryHost:
                     "spark.sql.caseSensitive": "true",
                     # a large batch of one query does not hold up the others
                     "spark.scheduler.mode": "FAIR",
+                    "spark.sql.streaming.pollingDelay": f"{POLL_MS}ms",
                     **given.spark,
                 },
             )
