@@ -14,6 +14,7 @@ from typing import Final
 
 from ottla.client.access import ClusterAccess
 from ottla.client.errors import ClientOptionError
+from ottla.config.loopback import is_loopback
 from ottla.config.settings import Settings
 from ottla.metrics.health import Check, Verdict
 from ottla.mqtt import settings as names
@@ -25,6 +26,7 @@ from ottla.mqtt.tcp_link import TcpLink
 from ottla.web.cross_origin import CrossOrigin
 from ottla.web.errors import ServiceError
 from ottla.web.front_settings import FrontOptions
+from ottla.web.hosts import AllowedHosts
 from ottla.web.request_figures import RequestFigures
 from ottla.web.server import HttpAddress, Listener
 from ottla.web.service_metrics import Observed
@@ -70,7 +72,6 @@ class MqttService:
             Clients(settings[names.CONNECTIONS]),
             self._figures,
         )
-        self._origins = CrossOrigin(self.front)
         self._acceptors: list[Acceptor] = []
 
     def observed(self, figures: RequestFigures) -> Observed:
@@ -102,9 +103,13 @@ class MqttService:
     def _maker(self, address: HttpAddress) -> Callable[[], asyncio.Protocol]:
         if address.scheme not in names.WEB_SOCKETS:
             return lambda: TcpLink(self._parts)
-        from ottla.mqtt.websocket_link import WebSocketLink  # a library that other listeners do not need
+        # a library that other listeners do not need
+        from ottla.mqtt.websocket_link import HandshakeRules, WebSocketLink
 
-        return lambda: WebSocketLink(self._parts, self._origins)
+        on_loopback = is_loopback(address.host) or address.host == "localhost"
+        hosts = AllowedHosts.of(self.front.hosts, (), loopback=on_loopback)
+        rules = HandshakeRules(hosts, CrossOrigin(self.front))
+        return lambda: WebSocketLink(self._parts, rules)
 
     async def failed(self) -> str:
         """See `Running`."""

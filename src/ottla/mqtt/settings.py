@@ -20,7 +20,7 @@ from ottla.mqtt.core.routing import KeyRule, Route, Routing, UnusableRoute
 from ottla.web import http_settings
 from ottla.web.authentication_settings import AUTHENTICATION_SETTINGS, REALM, SKIP_PATHS
 from ottla.web.errors import ServiceError
-from ottla.web.front_settings import CORS_ORIGINS
+from ottla.web.front_settings import CORS_ORIGINS, HOSTS
 from ottla.web.server import HttpAddress
 from ottla.web.tls_settings import TLS_SETTINGS, base_name
 
@@ -113,6 +113,7 @@ TABLE: Final = Table(
             *TLS_SETTINGS,
             *(each for each in AUTHENTICATION_SETTINGS if each not in (REALM, SKIP_PATHS)),
             CORS_ORIGINS,
+            HOSTS,
             *ENDPOINT_SETTINGS,
         )
     ),

@@ -1,7 +1,9 @@
 """The network of a connection over WebSocket: MQTT's packets are a stream in binary frames.
 
-The subprotocol is `mqtt`, which a client must offer. A browser tells which page opens a connection: pages
-need an origin that access.control.allow.origin names, whatever their host is, as no page is served here.
+The subprotocol is `mqtt`, which a client must offer. A browser tells which page opens a connection: its
+origin must be the host that it names, as with clients that are no browsers and send one nevertheless, or
+stand in access.control.allow.origin. On a loopback address a page can name no host but safe ones
+(web/hosts.py), so none gets in by binding its name anew.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import http
 import logging
+from dataclasses import dataclass
 from typing import Final, cast
 
 from websockets.datastructures import Headers
@@ -21,6 +24,7 @@ from websockets.typing import Subprotocol
 from ottla.mqtt.client_connection import ClientConnection, Parts
 from ottla.mqtt.tcp_link import certificate_of, peer_of, prepare
 from ottla.web.cross_origin import CrossOrigin
+from ottla.web.hosts import AllowedHosts
 
 SUBPROTOCOL: Final = Subprotocol("mqtt")
 SMALLEST_MESSAGE_BYTES: Final = 64 << 10
@@ -28,12 +32,28 @@ HANDSHAKE_SECONDS: Final = 10.0
 _quiet: Final = logging.getLogger("ottla.mqtt.websockets")
 
 
+@dataclass(frozen=True, slots=True)
+class HandshakeRules:
+    """Who may open a connection at a listener."""
+
+    hosts: AllowedHosts
+    origins: CrossOrigin
+
+    def refusal(self, host: str, origin: str | None) -> str | None:
+        """Why a handshake for this host, from a page of this origin, is refused; None if it is not."""
+        if not self.hosts.allows(host):
+            return "The host is not one of this proxy: ottla.http.hosts does not name it."
+        if origin is not None and not self.origins.allows_page(origin, host):
+            return "Pages of this origin may not connect: access.control.allow.origin does not name it."
+        return None
+
+
 class WebSocketLink(asyncio.Protocol):
     """Satisfies `Link`; made by the loop for each connection."""
 
-    def __init__(self, parts: Parts, origins: CrossOrigin) -> None:
+    def __init__(self, parts: Parts, rules: HandshakeRules) -> None:
         self._parts = parts
-        self._origins = origins
+        self._rules = rules
         self._transport: asyncio.Transport | None = None
         self._connection: ClientConnection | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -88,13 +108,11 @@ class WebSocketLink(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        origin = request.headers.get("Origin")
-        if origin is not None and not self._origins.allows_page(origin, ""):
-            text = "Pages of this origin may not connect: access.control.allow.origin does not name it.\n"
-            response = self._frames.reject(http.HTTPStatus.FORBIDDEN, text)
+        refusal = self._rules.refusal(_one(request.headers, "Host") or "", _one(request.headers, "Origin"))
+        if refusal is not None:
+            response = self._frames.reject(http.HTTPStatus.FORBIDDEN, f"{refusal}\n")
         else:
             response = self._frames.accept(request)
-        response.headers.update(Headers({"Cache-Control": "no-store"}))
         self._frames.send_response(response)
         if response.status_code == http.HTTPStatus.SWITCHING_PROTOCOLS:
             self._connection = ClientConnection(self._parts, self)
@@ -154,3 +172,9 @@ class WebSocketLink(asyncio.Protocol):
         """See `Link`."""
         if self._transport is not None:
             self._transport.abort()
+
+
+def _one(headers: Headers, name: str) -> str | None:
+    """The value of a header, None without it; several are put together, and are no host or origin then."""
+    values = headers.get_all(name)
+    return ", ".join(values) if values else None

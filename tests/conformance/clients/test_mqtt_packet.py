@@ -1,6 +1,6 @@
 """The codec beside npm's mqtt-packet: what we write it reads, and what it writes of that we read as the same.
 
-The bytes are the same too, but where an answer's reason or properties may be left out: there it has them always.
+The bytes are the same too, but for answers whose reason or properties may be left out: it always has both.
 Left out is what it can't read, or reads as less: `is_read_whole` says what.
 """
 

@@ -1,8 +1,8 @@
 """The normative statements of MQTT 5 that bind a server, a row each: what is said, and what comes of it.
 
 A row's bytes and packets come from one client; `opens` puts a CONNECT before them. Statements that bind
-clients alone have no row; those about what this server tells its clients that it does not have (subscriptions,
-retained messages, QoS 2, sessions beyond a connection) have that of its refusal.
+clients alone have no row; those about what this server tells its clients that it does not have (retained
+messages, QoS 2, sessions beyond a connection, subscriptions) have that of its refusal.
 """
 
 from __future__ import annotations
@@ -371,10 +371,15 @@ MESSAGES = [
     ),
     Row(
         "MQTT-3.3.4-7",
-        tuple(publish(packet_id=n) for n in range(1, 5)),
-        R.RECEIVE_MAXIMUM_EXCEEDED,
-        ends=True,
+        tuple(publish(packet_id=n) for n in range(1, 7)),
         keeps=True,
+        holds=lambda talk: talk.machine.is_full and not talk.is_closed,
+    ),
+    Row(
+        "MQTT-3.3.4-7",
+        tuple(publish(packet_id=n) for n in range(1, 6)),
+        keeps=True,
+        holds=lambda talk: not talk.machine.is_full,
     ),
     Row(
         "MQTT-4.9.0-3",

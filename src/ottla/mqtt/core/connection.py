@@ -3,8 +3,10 @@
 Theory of operation. The first packet is CONNECT, and its client is checked outside (`CheckClient`); until the
 answer no further packet may be given in. Then packets are answered as they come. A message goes out as a
 `Store`, which names a ticket; its answer, `Stored` or `Refused`, may come at any time, and a message of QoS 1
-is acknowledged with it and not before. What the client may have under way is bounded by Receive Maximum; one
-of 3.1.1, which knows no such bound, is read no further while it has so many (`is_full`).
+is acknowledged with it and not before. What the client may have under way is bounded by Receive Maximum.
+One of 3.1.1, which knows no such bound, is read no further while it has so many (`is_full`). So is one of 5
+that has twice as many, in place of a DISCONNECT: paho sends all that it has when it connects again, and would
+never get on. Between the two its other packets are answered.
 
 A session is as long as its connection: CONNACK says so (Session Expiry Interval 0, Session Present 0). So the
 delay of a will is over when its connection is. The will is stored when the connection ends, but after a
@@ -191,7 +193,8 @@ class Connection:
     @property
     def is_full(self) -> bool:
         """Whether no further packet should be read until a message is stored or refused."""
-        return self.version is Version.V3_1_1 and len(self._under_way) >= self._limits.receive_maximum
+        most = self._limits.receive_maximum
+        return len(self._under_way) >= (most if self.version is Version.V3_1_1 else 2 * most)
 
     @property
     def under_way(self) -> int:
@@ -334,9 +337,6 @@ class Connection:
             if self.version is Version.V3_1_1:
                 return []  # sent again while it is under way, which 3.1.1 allows: one answer serves both
             return self._end(ReasonCode.PROTOCOL_ERROR, f"the packet identifier {packet_id} is in use")
-        if self.version is Version.V5 and len(self._under_way) >= self._limits.receive_maximum:
-            text = f"more than {self._limits.receive_maximum} messages are under way"
-            return self._end(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, text)
         self._under_way.add(packet_id)
         return [Store(packet_id, Message.of(packet))]
 
