@@ -40,6 +40,8 @@ PROTOCOL_NAME: Final = "MQTT"
 _OLD_NAME: Final = "MQIsdp"
 
 _V5: Final = Version.V5
+_PUBLISH: Final = Place.PUBLISH.value
+_AUTH: Final = Place.AUTH.value
 _RETURN_CODES: Final[Mapping[int, ReasonCode]] = {
     0: ReasonCode.SUCCESS,
     1: ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
@@ -142,10 +144,10 @@ def decode(first_byte: int, body: bytes, version: Version) -> Packet:
     version: of the connection; of CONNECT it is the packet's own.
     """
     kind, flags = first_byte >> 4, first_byte & 0x0F
-    if kind == Place.PUBLISH.value:
+    if kind == _PUBLISH:
         return _publish(flags, body, version)
     reader = _READERS.get(kind)
-    if reader is None or (kind == Place.AUTH.value and version is not _V5):
+    if reader is None or (kind == _AUTH and version is not _V5):
         raise Malformed(f"there is no packet of type {kind}")
     if flags != _FLAGS.get(kind, 0):
         raise Malformed(f"a packet of type {kind} has the flags {flags:#03x}")

@@ -38,6 +38,8 @@ _V5: Final = Version.V5
 
 def encode(packet: Packet, version: Version) -> bytes:
     """The bytes of a packet. Raises ValueError for one that has none in this version."""
+    if type(packet) is Puback and not packet.reason and not packet.properties:
+        return b"\x40\x02" + packet.packet_id.to_bytes(2, "big")  # the commonest by far
     first_byte, body = _WRITERS[type(packet)](packet, version)
     return bytes((first_byte,)) + length_bytes(len(body)) + body
 
