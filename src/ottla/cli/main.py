@@ -57,7 +57,7 @@ COMMANDS: dict[str, Entry] = {
     "bench": Entry("ottla.cli.records.bench:bench", "Measure producing, consuming and latency"),
     "registry": Entry("ottla.cli.servers.registry:registry", "Run a Schema Registry on any Kafka cluster"),
     "rest": Entry("ottla.cli.servers.rest:rest", "Run a REST Proxy to any Kafka cluster"),
-    "mqtt": Entry("ottla.cli.servers.mqtt:mqtt", "Run an MQTT Proxy into any Kafka cluster"),
+    "mqtt": Entry("ottla.cli.servers.mqtt:mqtt", "Let devices talk to any Kafka cluster by MQTT"),
     "connect": Entry(
         "ottla.cli.connect.command:connect",
         "Run a worker of Connect; apply, list and restart its connectors",

@@ -12,6 +12,7 @@ from typing import Final
 from ottla.mqtt.core.packets import Connect
 from ottla.mqtt.core.reason_codes import ReasonCode
 from ottla.mqtt.core.routing import Routing
+from ottla.mqtt.core.topics import ALL, ONE, SHARED
 from ottla.web.access_rules import Action, Grants
 from ottla.web.authentication import Unauthenticated
 from ottla.web.security import Security
@@ -55,6 +56,18 @@ class Admission:
             if refusal is not None:
                 raise NotAdmitted(refusal, f"a will can't be left in {connect.will.topic}")
         return grants
+
+    def subscription_refusal(self, filter_: str, grants: Grants) -> ReasonCode | None:
+        """Why a client with these grants may not subscribe to a filter; None if it may."""
+        if filter_.startswith(SHARED):
+            return ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+        begin = filter_.partition(ONE)[0].partition(ALL)[0]
+        allowed = (
+            grants.allow(Action.READ, filter_)
+            if begin == filter_
+            else grants.allow_prefix(Action.READ, begin)
+        )
+        return None if allowed else ReasonCode.NOT_AUTHORIZED
 
     def refusal(self, topic: str, grants: Grants) -> ReasonCode | None:
         """Why a client with these grants may not publish there; None if it may."""

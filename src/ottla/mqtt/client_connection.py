@@ -24,11 +24,14 @@ from ottla.mqtt.core.connection import (
     Begin,
     Broken,
     CheckClient,
+    CheckFilters,
     Close,
     Connection,
+    Deliver,
     Effect,
     Ended,
     Event,
+    Granted,
     Limits,
     Received,
     Refused,
@@ -43,10 +46,12 @@ from ottla.mqtt.core.encoding import encode
 from ottla.mqtt.core.fields import Malformed
 from ottla.mqtt.core.framing import Framing
 from ottla.mqtt.core.messages import Message
-from ottla.mqtt.core.packets import Connack, Connect, Disconnect
+from ottla.mqtt.core.packets import Connack, Connect, Disconnect, Publish, Subscribe, Unsuback
 from ottla.mqtt.core.reason_codes import ReasonCode
+from ottla.mqtt.core.subscriptions import Arrived
 from ottla.mqtt.figures import MqttFigures
 from ottla.mqtt.producing import MessageWriter
+from ottla.mqtt.subscribers import Subscribers
 from ottla.web.access_rules import UNLIMITED, Grants
 
 log = logging.getLogger("ottla.mqtt")
@@ -54,6 +59,10 @@ log = logging.getLogger("ottla.mqtt")
 PACKETS_A_TURN: Final = 200
 CLOSE_SECONDS: Final = 3.0
 """How long a client may take for its last answers."""
+MOST_FILTERS: Final = 1_000
+"""Of one client."""
+MOST_OUT_BYTES: Final = 1 << 20
+"""What one client may leave untaken; further messages to it are dropped."""
 LEFT: Final = "left"
 LOST: Final = "lost"
 _ASSIGNED_PREFIX: Final = "ottla-"
@@ -69,6 +78,10 @@ class Link(Protocol):
     @property
     def certificate(self) -> bytes | None:
         """The client's certificate (DER), which TLS has verified; None without one."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What was written and the network has not taken."""
 
     def write(self, data: bytes) -> None:
         """Send, once there is room."""
@@ -136,6 +149,7 @@ class Parts:
     admission: Admission
     writer: MessageWriter
     clients: Clients
+    subscribers: Subscribers
     figures: MqttFigures
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -166,6 +180,8 @@ class ClientConnection:
         self._grants: Grants = UNLIMITED
         self._waits = _NOTHING
         self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._filters: set[str] = set()
         self._flushes_soon = False
         self._pumps = False
         self._is_gone = False
@@ -199,6 +215,7 @@ class ClientConnection:
         self._step(Ended.LOST)
         if self._timer is not None:
             self._timer.cancel()
+        self._parts.subscribers.discard(self, self._filters)
         figures = self._parts.figures
         figures.connections -= 1
         if self._counted_version:
@@ -266,12 +283,16 @@ class ClientConnection:
                     self._parts.figures.connects[packet.reason.name] += 1
                 elif isinstance(packet, Disconnect):
                     self._parts.figures.disconnects[packet.reason.name] += 1
-                self._out.append(encode(packet, self._machine.version))
-                if not self._flushes_soon:
-                    self._flushes_soon = True
-                    self._loop.call_soon(self._flush)
+                elif isinstance(packet, Unsuback):
+                    self._forget_filters()
+                self._send(encode(packet, self._machine.version))
             case Store(ticket, message):
                 self._store(ticket, message)
+            case Deliver(packet):
+                self._deliver(packet)
+            case CheckFilters(packet):
+                self._wait(_CHECK, True)
+                self._parts.start("checking filters", self._subscribe(packet))
             case CheckClient(connect):
                 self._wait(_CHECK, True)
                 self._parts.start("checking a client", self._check(connect))
@@ -343,10 +364,58 @@ class ClientConnection:
         if self._waits & _OWN and not self._machine.is_full:
             self._wait(_OWN, False)
 
+    # -- subscriptions --------------------------------------------------------------------------------------
+
+    async def _subscribe(self, packet: Subscribe) -> None:
+        """Grant what may be granted, once what comes from now on is read."""
+        reasons: list[ReasonCode] = []
+        granted: set[str] = set()
+        for request in packet.requests:
+            refusal = self._parts.admission.subscription_refusal(request.filter, self._grants)
+            if refusal is None and len(self._filters | granted | {request.filter}) > MOST_FILTERS:
+                refusal = ReasonCode.QUOTA_EXCEEDED
+            if refusal is None:
+                granted.add(request.filter)
+            reasons.append(ReasonCode.SUCCESS if refusal is None else refusal)
+        if granted and not await self._parts.subscribers.ready():
+            granted.clear()
+            reasons = [each if each.is_failure else ReasonCode.UNSPECIFIED_ERROR for each in reasons]
+        if not self._is_gone and self._machine.state is State.OPEN:
+            self._filters |= granted
+            self._parts.subscribers.add(self, granted)
+            self._step(Granted(packet, tuple(reasons)))
+        self._wait(_CHECK, False)
+
+    def _forget_filters(self) -> None:
+        """Take out what an UNSUBSCRIBE has ended."""
+        ended = self._filters.difference(self._machine.subscriptions.filters)
+        self._parts.subscribers.discard(self, ended)
+        self._filters -= ended
+
+    def arrived(self, arrived: Arrived) -> None:
+        """See `Subscriber`."""
+        self._step(arrived)
+
+    def _deliver(self, packet: Publish) -> None:
+        figures = self._parts.figures
+        if self._out_bytes + self._link.unsent_bytes >= MOST_OUT_BYTES:
+            figures.deliveries["dropped"] += 1
+            return
+        figures.deliveries["sent"] += 1
+        self._send(encode(packet, self._machine.version))
+
     # -- writing --------------------------------------------------------------------------------------------
+
+    def _send(self, data: bytes) -> None:
+        self._out.append(data)
+        self._out_bytes += len(data)
+        if not self._flushes_soon:
+            self._flushes_soon = True
+            self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._flushes_soon = False
+        self._out_bytes = 0
         if self._out and not self._is_gone:
             self._link.write(b"".join(self._out))
         self._out.clear()

@@ -22,6 +22,7 @@ from ottla.mqtt.admission import Admission
 from ottla.mqtt.client_connection import CLOSE_SECONDS, Clients, Parts
 from ottla.mqtt.figures import MqttFigures
 from ottla.mqtt.producing import MOST_UNDER_WAY, MessageWriter
+from ottla.mqtt.subscribers import Subscribers
 from ottla.mqtt.tcp_link import TcpLink
 from ottla.web.cross_origin import CrossOrigin
 from ottla.web.errors import ServiceError
@@ -64,12 +65,15 @@ class MqttService:
             self._figures,
         )
         assert self.front.security is not None
+        routing = names.routing_of(settings)
+        self._subscribers = Subscribers(access, routing.kafka_topics)
         self._parts = Parts(
             names.limits_of(settings),
             settings[names.CONNECT_TIMEOUT_MS] / 1_000,
-            Admission(self.front.security, names.routing_of(settings)),
+            Admission(self.front.security, routing),
             self._writer,
             Clients(settings[names.CONNECTIONS]),
+            self._subscribers,
             self._figures,
         )
         self._acceptors: list[Acceptor] = []
@@ -139,4 +143,5 @@ class MqttService:
         for task in list(self._parts.tasks):
             task.cancel()
         await asyncio.gather(*self._parts.tasks, return_exceptions=True)
+        await self._subscribers.stop()
         await self._writer.stop()

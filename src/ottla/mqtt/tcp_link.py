@@ -74,6 +74,11 @@ class TcpLink(asyncio.Protocol):
 
     # -- the connection's side ------------------------------------------------------------------------------
 
+    @property
+    def unsent_bytes(self) -> int:
+        """See `Link`."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def write(self, data: bytes) -> None:
         """See `Link`."""
         assert self._transport is not None

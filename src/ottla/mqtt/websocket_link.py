@@ -140,6 +140,11 @@ class WebSocketLink(asyncio.Protocol):
 
     # -- the connection's side ------------------------------------------------------------------------------
 
+    @property
+    def unsent_bytes(self) -> int:
+        """See `Link`."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def write(self, data: bytes) -> None:
         """See `Link`."""
         try:

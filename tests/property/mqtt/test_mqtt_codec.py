@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,13 +11,19 @@ from hypothesis import strategies as st
 from ottla.mqtt.core.decoding import decode
 from ottla.mqtt.core.encoding import encode
 from ottla.mqtt.core.fields import Malformed
+from ottla.mqtt.core.filter_tree import FilterTree
 from ottla.mqtt.core.framing import Framing
-from ottla.mqtt.core.packets import Packet, Version
+from ottla.mqtt.core.messages import Message, headers, message_of
+from ottla.mqtt.core.packets import Packet, Publish, Version
+from ottla.mqtt.core.properties import Property
 from ottla.mqtt.core.reason_codes import ReasonCode
 from ottla.mqtt.core.topics import is_filter, matches
-from support.mqtt.drawn_packets import packets
+from support.mqtt.drawn_packets import names, packets, publishes
 
 versions = st.sampled_from(Version)
+filters_of_few = st.tuples(
+    st.lists(st.sampled_from(["a", "b", "", "+", "$s"]), min_size=1, max_size=4), st.booleans()
+).map(lambda drawn: "/".join([*drawn[0], "#"] if drawn[1] else drawn[0]))
 
 
 @given(st.data(), versions)
@@ -101,3 +109,55 @@ def test_filters_match_by_levels(levels: list[str], is_open: bool, name: list[st
         assert is_filter("/".join(wanted))
     assert matches(wanted, "/".join(name)) == reference_match(wanted, name)
     assert not matches(wanted, "$" + "/".join(name)) or wanted[0] not in ("+", "#")
+
+
+@given(
+    st.lists(st.tuples(filters_of_few, st.integers(0, 3)), max_size=12),
+    st.lists(st.integers(0, 11), max_size=6),
+    st.lists(st.sampled_from(["a", "b", "", "$s"]), min_size=1, max_size=4),
+)
+def test_a_tree_of_filters_finds_what_each_filter_matches(
+    added: list[tuple[str, int]], taken: list[int], name: list[str]
+) -> None:
+    tree: FilterTree[int] = FilterTree()
+    there = set(added)
+    for filter_, value in added:
+        tree.add(filter_, value)
+    for place in taken:
+        if place < len(added):
+            tree.discard(*added[place])
+            there.discard(added[place])
+    topic = "/".join(name)
+    assert tree.matching(topic) == {value for filter_, value in there if matches(filter_.split("/"), topic)}
+    for filter_, value in there:
+        tree.discard(filter_, value)
+    assert not tree
+
+
+@given(publishes(Version.V5), names)
+def test_a_message_comes_back_from_its_record(packet: Publish, topic: str) -> None:
+    message = Message.of(replace(packet, topic=topic))
+    record = headers(message, "dev")
+    found = message_of(b"any key", message.payload, record)
+    assert found is not None
+    back, publisher = found
+    lost = {Property.TOPIC_ALIAS, Property.SUBSCRIPTION_IDENTIFIER}
+    kept = {name: value for name, value in message.properties.items() if name not in lost}
+    assert (back.topic, back.payload, publisher) == (topic, message.payload, "dev")
+    assert back.properties == kept
+
+
+@given(st.binary(max_size=20), st.lists(st.tuples(st.text(max_size=12), st.none() | st.binary(max_size=9))))
+def test_any_record_is_a_message_that_can_be_sent_or_none(
+    key: bytes, given_headers: list[tuple[str, bytes | None]]
+) -> None:
+    names_of_ours = ["mqtt.topic", "mqtt.message.expiry", "mqtt.response.topic", "mqtt.payload.format"]
+    mixed = [
+        *given_headers,
+        *((name, data) for name, (_, data) in zip(names_of_ours, given_headers, strict=False)),
+    ]
+    usable = [(name, data) for name, data in mixed if name.isprintable()]
+    found = message_of(key, b"x", usable)
+    if found is not None:
+        packet = Publish(found[0].topic, b"x", properties=found[0].properties)
+        assert decode_again(packet, Version.V5) == packet

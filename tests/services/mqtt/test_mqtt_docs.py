@@ -37,6 +37,7 @@ class Walk:
             "mosquitto_pub -V 5 -i": f"mosquitto_pub -p {mqtt} -V 5 -i",
             "mosquitto_pub -V 5 -q": f"mosquitto_pub -p {mqtt} -V 5 -q",
             "mosquitto_pub -i": f"mosquitto_pub -p {mqtt} -i",
+            "mosquitto_sub -t": f"mosquitto_sub -p {mqtt} -t",
         }
         tools = directory / "bin"
         tools.mkdir()
@@ -107,6 +108,10 @@ def test_the_walk(tmp_path: Path) -> None:
         routed = walk.run("Which topic, which key").splitlines()
         assert (json.loads(routed[0])["key"], json.loads(routed[0])["value"]) == ("attic", "30.1")
         assert routed[1] == "overheated"
+        assert walk.run("Subscribing").splitlines()[-2:] == [
+            "sensors/kitchen/temperature 22.0",
+            "sensors/garden/temperature 8.5",
+        ]
         refused = walk.run("What is refused, and how")
         assert "Topic Name invalid" in refused and "QoS not supported" in refused
         known = walk.run("Who may connect")

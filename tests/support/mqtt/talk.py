@@ -10,9 +10,12 @@ from ottla.mqtt.core.connection import (
     Begin,
     Broken,
     CheckClient,
+    CheckFilters,
     Close,
     Connection,
+    Deliver,
     Event,
+    Granted,
     Limits,
     Received,
     Refused,
@@ -25,7 +28,7 @@ from ottla.mqtt.core.encoding import encode
 from ottla.mqtt.core.fields import Malformed
 from ottla.mqtt.core.framing import Framing
 from ottla.mqtt.core.messages import Message
-from ottla.mqtt.core.packets import Packet, Version
+from ottla.mqtt.core.packets import Packet, SubscriptionRequest, Version
 from ottla.mqtt.core.reason_codes import ReasonCode
 
 LIMITS = Limits(packet_bytes=10_000, receive_maximum=3, topic_aliases=5, keep_alive_seconds=100)
@@ -83,12 +86,19 @@ class Talk:
                     self.sent.append(packet)
                 case Store(ticket, message):
                     self._store(ticket, message)
+                case Deliver(packet):
+                    self.sent.append(packet)
+                case CheckFilters(packet):
+                    self.step(Granted(packet, tuple(map(self._granted, packet.requests))))
                 case CheckClient():
                     self.step(Admitted("assigned"))
                 case Begin(_, silence_seconds):
                     self.silence_seconds = silence_seconds
                 case Close(problem):
                     self.is_closed, self.problem = True, problem
+
+    def _granted(self, request: SubscriptionRequest) -> ReasonCode:
+        return self.refuses.get(request.filter, ReasonCode.SUCCESS)
 
     def _store(self, ticket: int, message: Message) -> None:
         self.messages.append(message)

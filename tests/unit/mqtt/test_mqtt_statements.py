@@ -2,7 +2,7 @@
 
 A row's bytes and packets come from one client; `opens` puts a CONNECT before them. Statements that bind
 clients alone have no row; those about what this server tells its clients that it does not have (retained
-messages, QoS 2, sessions beyond a connection, subscriptions) have that of its refusal.
+messages, QoS 2, sessions beyond a connection, shared subscriptions) have that of its refusal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from ottla.mqtt.core.connection import Ended, Refused, Rejected, Stored
 from ottla.mqtt.core.encoding import encode
 from ottla.mqtt.core.fields import length_bytes, text_bytes, two_bytes
-from ottla.mqtt.core.messages import headers
+from ottla.mqtt.core.messages import Message, headers
 from ottla.mqtt.core.packets import (
     Auth,
     Connack,
@@ -34,8 +34,9 @@ from ottla.mqtt.core.packets import (
     Version,
     Will,
 )
-from ottla.mqtt.core.properties import Property
+from ottla.mqtt.core.properties import Properties, Property
 from ottla.mqtt.core.reason_codes import ReasonCode
+from ottla.mqtt.core.subscriptions import Arrived
 from support.mqtt.talk import LIMITS, Talk
 
 V5, V3 = Version.V5, Version.V3_1_1
@@ -50,6 +51,31 @@ def connect(**given: Any) -> Connect:
 def publish(topic: str = "t", packet_id: int | None = None, **given: Any) -> Publish:
     qos = 0 if packet_id is None else 1
     return Publish(**{"topic": topic, "payload": b"x", "qos": qos, "packet_id": packet_id, **given})
+
+
+def subscribe(
+    *filters: str, identifier: int | None = None, qos: int = 0, no_local: bool = False
+) -> Subscribe:
+    requests = tuple(SubscriptionRequest(each, qos, no_local) for each in filters)
+    return Subscribe(9, requests, {} if identifier is None else {P.SUBSCRIPTION_IDENTIFIER: (identifier,)})
+
+
+def arrived(
+    topic: str,
+    properties: Properties | None = None,
+    publisher: str = "other",
+    age_seconds: float = 0,
+    **given: Any,
+) -> Arrived:
+    return Arrived(Message(topic, b"x", properties=properties or {}, **given), publisher, age_seconds)
+
+
+def delivered(topic: str, properties: Properties | None = None) -> Callable[[Talk], bool]:
+    return lambda talk: talk.last == Publish(topic, b"x", properties=properties or {})
+
+
+def silent(talk: Talk) -> bool:
+    return not any(isinstance(each, Publish) for each in talk.sent)
 
 
 WILL = Will("will", b"gone")
@@ -422,16 +448,6 @@ MESSAGES = [
 ]
 
 OTHERS = [
-    Row(
-        "MQTT-3.8.4-1",
-        (Subscribe(9, (SubscriptionRequest("a"), SubscriptionRequest("b"))),),
-        holds=sends(Suback, packet_id=9, reasons=(R.IMPLEMENTATION_SPECIFIC_ERROR,) * 2),
-    ),
-    Row(
-        "MQTT-3.10.4-4",
-        (Unsubscribe(9, ("a", "b")),),
-        holds=sends(Unsuback, packet_id=9, reasons=(R.NO_SUBSCRIPTION_EXISTED,) * 2),
-    ),
     Row("MQTT-3.12.4-1", (Pingreq(),), holds=lambda talk: talk.last == Pingresp()),
     Row(
         "MQTT-3.14.0-1",
@@ -470,7 +486,89 @@ OTHERS = [
     Row("MQTT-3.4.0-1", (Puback(3),), R.PROTOCOL_ERROR, ends=True),
 ]
 
+SUBSCRIPTIONS = [
+    Row("MQTT-3.8.4-1", (subscribe("a"),), holds=sends(Suback, packet_id=9)),
+    Row("MQTT-3.8.4-2", (subscribe("a"),), holds=sends(Suback, packet_id=9)),
+    Row(
+        "MQTT-3.8.4-3",
+        (subscribe("a", identifier=1), subscribe("a", identifier=2), arrived("a")),
+        holds=delivered("a", {P.SUBSCRIPTION_IDENTIFIER: (2,)}),
+    ),
+    Row("MQTT-3.8.4-5", (subscribe("a", "b"),), holds=sends(Suback, reasons=(R.SUCCESS, R.SUCCESS))),
+    Row(
+        "MQTT-3.8.4-6",
+        (subscribe("a", "refused", "b"),),
+        holds=sends(Suback, reasons=(R.SUCCESS, R.NOT_AUTHORIZED, R.SUCCESS)),
+    ),
+    Row("MQTT-3.8.4-7", (subscribe("a", qos=2),), holds=sends(Suback, reasons=(R.SUCCESS,))),
+    Row("MQTT-3.8.4-8", (subscribe("a", qos=1), arrived("a", qos=1)), holds=sends(Publish, qos=0)),
+    Row("MQTT-3.8.4-6", (subscribe("refused"), arrived("refused")), holds=silent),
+    Row("MQTT-3.8.3-3", (subscribe("a", no_local=True), arrived("a", publisher="c")), holds=silent),
+    Row("MQTT-3.8.3-3", (subscribe("a", no_local=True), arrived("a")), holds=delivered("a")),
+    Row(
+        "MQTT-3.3.4-2",
+        (subscribe("a/#"), subscribe("a/+"), arrived("a/b")),
+        holds=lambda talk: sum(isinstance(each, Publish) for each in talk.sent) == 1,
+    ),
+    Row(
+        "MQTT-3.3.4-3",
+        (subscribe("a", identifier=7), arrived("a")),
+        holds=delivered("a", {P.SUBSCRIPTION_IDENTIFIER: (7,)}),
+    ),
+    Row(
+        "MQTT-3.3.4-4",
+        (subscribe("a", identifier=7), subscribe("+", identifier=8), arrived("a")),
+        holds=delivered("a", {P.SUBSCRIPTION_IDENTIFIER: (7, 8)}),
+    ),
+    Row(
+        "MQTT-3.3.2-5",
+        (subscribe("a"), arrived("a", {P.MESSAGE_EXPIRY_INTERVAL: 10}, age_seconds=10.5)),
+        holds=silent,
+    ),
+    Row(
+        "MQTT-3.3.2-6",
+        (subscribe("a"), arrived("a", {P.MESSAGE_EXPIRY_INTERVAL: 10}, age_seconds=4.2)),
+        holds=delivered("a", {P.MESSAGE_EXPIRY_INTERVAL: 6}),
+    ),
+    Row(
+        "MQTT-3.3.2-18",
+        (subscribe("a"), arrived("a", {P.USER_PROPERTY: (("b", "1"), ("a", "2"))})),
+        holds=delivered("a", {P.USER_PROPERTY: (("b", "1"), ("a", "2"))}),
+    ),
+    Row(
+        "MQTT-3.1.2-25",
+        (subscribe("a"), arrived("a", {P.CONTENT_TYPE: "x" * 200}), arrived("a", {P.CONTENT_TYPE: "x"})),
+        opens=connect(properties={P.MAXIMUM_PACKET_SIZE: 60}),
+        holds=delivered("a", {P.CONTENT_TYPE: "x"}),
+    ),
+    Row("MQTT-3.3.1-12", (subscribe("a"), arrived("a", retain=True)), holds=sends(Publish, retain=False)),
+    Row("MQTT-3.3.1-8", (subscribe("a"), arrived("a")), holds=sends(Publish, duplicate=False)),
+    Row(
+        "MQTT-3.10.4-1", (subscribe("a/+"), Unsubscribe(9, ("a/b",)), arrived("a/b")), holds=delivered("a/b")
+    ),
+    Row("MQTT-3.10.4-2", (subscribe("a"), Unsubscribe(9, ("a",)), arrived("a")), holds=silent),
+    Row("MQTT-3.10.4-4", (Unsubscribe(9, ("a",)),), holds=sends(Unsuback, packet_id=9)),
+    Row(
+        "MQTT-3.10.4-5",
+        (Unsubscribe(9, ("a",)),),
+        holds=sends(Unsuback, reasons=(R.NO_SUBSCRIPTION_EXISTED,)),
+    ),
+    Row(
+        "MQTT-3.10.4-6",
+        (subscribe("a"), Unsubscribe(9, ("b", "a"))),
+        holds=sends(Unsuback, reasons=(R.NO_SUBSCRIPTION_EXISTED, R.SUCCESS)),
+    ),
+    Row("MQTT-4.7.2-1", (subscribe("#", "+/a"), arrived("$SYS/a")), holds=silent),
+    Row("MQTT-4.7.2-1", (subscribe("$SYS/#"), arrived("$SYS/a")), holds=delivered("$SYS/a")),
+]
+
 V3_ROWS = [
+    Row(
+        "3.1.1 MQTT-3.8.4-6",
+        (subscribe("refused", "a"), arrived("a", {P.CONTENT_TYPE: "x"})),
+        opens=connect(version=V3),
+        holds=delivered("a"),
+    ),
     no_connect("3.1.1 MQTT-3.1.2-22", raw_connect(2 | 0x40, C, C, version=4), "no user name"),
     Row(
         "3.1.1 MQIsdp",
@@ -532,7 +630,7 @@ V3_ROWS = [
 
 @pytest.mark.parametrize(
     "row",
-    [*FIRST, *CONNECT_FORMAT, *FORMAT, *MESSAGES, *OTHERS, *V3_ROWS],
+    [*FIRST, *CONNECT_FORMAT, *FORMAT, *MESSAGES, *OTHERS, *SUBSCRIPTIONS, *V3_ROWS],
     ids=lambda row: row.statement.replace(" ", "_"),
 )
 def test_statement(row: Row) -> None:

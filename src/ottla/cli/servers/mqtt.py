@@ -1,4 +1,4 @@
-"""`ottla mqtt`: devices' messages into any Kafka cluster, until SIGTERM or Ctrl-C."""
+"""`ottla mqtt`: MQTT on any Kafka cluster, until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def mqtt(
     set_words: tuple[str, ...],
     log_level: str,
 ) -> int:
-    """MQTT Proxy: devices publish by MQTT 3.1.1 and 5, and every message becomes a record in Kafka.
+    """MQTT 3.1.1 and 5 on any Kafka cluster: messages become records, and records go to those who subscribe.
 
-    Messages of QoS 0 and 1 are taken; one of QoS 1 is acknowledged once all replicas in sync have it. Nothing
-    can be subscribed to: consumers read the Kafka topic.
+    Messages of QoS 0 and 1 are taken; one of QoS 1 is acknowledged once all replicas in sync have it. What
+    comes into the Kafka topics goes to subscribers with QoS 0, from their subscription on.
     """
     log_service_to_stderr(log_level)
     options = (

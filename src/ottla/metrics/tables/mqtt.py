@@ -50,6 +50,13 @@ MESSAGES: Final = Metric(
     ("qos", "outcome"),
     panel=_panel("Messages a second", ("qos", "outcome")),
 )
+DELIVERIES: Final = Metric(
+    "ottla_mqtt_deliveries_total",
+    Kind.COUNTER,
+    "Messages to subscribers: sent, or dropped as the client takes them too slowly.",
+    ("outcome",),
+    panel=_panel("Messages to subscribers a second", ("outcome",)),
+)
 WILLS: Final = Metric("ottla_mqtt_wills_total", Kind.COUNTER, "Wills that were given to the cluster.")
 STORE_SECONDS: Final = Metric(
     "ottla_mqtt_store_duration_seconds",

@@ -40,6 +40,7 @@ from ottla.mqtt.core.packets import (
 )
 from ottla.mqtt.core.properties import NO_PROPERTIES, Properties, Property
 from ottla.mqtt.core.reason_codes import ReasonCode, return_code
+from ottla.mqtt.core.subscriptions import Arrived, Subscriptions
 
 NO_TICKET: Final = 0
 """Of a message that nobody waits for."""
@@ -108,6 +109,14 @@ class Refused:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The answers to the requests of a SUBSCRIBE."""
+
+    packet: Subscribe
+    reasons: tuple[ReasonCode, ...]
+
+
 class Ended(enum.Enum):
     """What ends a connection, beside the client's own packets."""
 
@@ -121,7 +130,7 @@ class Ended(enum.Enum):
     """The proxy stops."""
 
 
-Event = Received | Broken | Admitted | Rejected | Stored | Refused | Ended
+Event = Received | Broken | Admitted | Rejected | Stored | Refused | Granted | Arrived | Ended
 
 
 # -- effects ---------------------------------------------------------------------------------------------
@@ -158,13 +167,27 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckFilters:
+    """Find out which requests of a SUBSCRIBE are granted."""
+
+    packet: Subscribe
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Send a message of QoS 0, unless the client takes too long for those before it."""
+
+    packet: Publish
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """Close the connection once all is sent. problem: why, None for a client that has left."""
 
     problem: str | None = None
 
 
-Effect = Send | CheckClient | Begin | Store | Close
+Effect = Send | CheckClient | Begin | Store | CheckFilters | Deliver | Close
 
 
 class State(enum.Enum):
@@ -187,6 +210,7 @@ class Connection:
         self._connect: Connect | None = None
         self._aliases: dict[int, str] = {}
         self._under_way: set[int] = set()
+        self.subscriptions: Final = Subscriptions()
         self._most_bytes_out = _NO_LIMIT
         self._tells_problems = True
 
@@ -212,6 +236,10 @@ class Connection:
                 return self._answered(ticket, ReasonCode.SUCCESS, "")
             case Refused(ticket, reason, text):
                 return self._answered(ticket, reason, text)
+            case Arrived():
+                return self._arrived(event)
+            case Granted(subscribe, reasons):
+                return self._granted(subscribe, reasons)
             case Broken(problem):
                 return self._end(problem.reason, problem.text)
             case Admitted(assigned_id):
@@ -244,7 +272,7 @@ class Connection:
             case Disconnect(reason, properties):
                 return self._left(reason, properties)
             case Subscribe():
-                return self._subscribe(packet)
+                return [CheckFilters(packet)]
             case Unsubscribe():
                 return self._unsubscribe(packet)
             case Auth():
@@ -298,8 +326,6 @@ class Connection:
             Property.RETAIN_AVAILABLE: 0,
             Property.MAXIMUM_PACKET_SIZE: limits.packet_bytes,
             Property.TOPIC_ALIAS_MAXIMUM: limits.topic_aliases,
-            Property.WILDCARD_SUBSCRIPTION_AVAILABLE: 0,
-            Property.SUBSCRIPTION_IDENTIFIER_AVAILABLE: 0,
             Property.SHARED_SUBSCRIPTION_AVAILABLE: 0,
         }
         if connect.properties.get(Property.SESSION_EXPIRY_INTERVAL):
@@ -352,14 +378,32 @@ class Connection:
             return self._end(reason, text)
         return self._answer(Puback(ticket, reason, self._told(text)))
 
-    def _subscribe(self, packet: Subscribe) -> list[Effect]:
-        reasons = (ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,) * len(packet.requests)
-        told = self._told("nothing can be subscribed to here: read the Kafka topic")
-        return self._answer(Suback(packet.packet_id, reasons, told))
+    # -- subscriptions ------------------------------------------------------------------------------------
+
+    def _granted(self, packet: Subscribe, reasons: tuple[ReasonCode, ...]) -> list[Effect]:
+        identifier = next(iter(packet.properties.get(Property.SUBSCRIPTION_IDENTIFIER, ())), None)
+        for request, reason in zip(packet.requests, reasons, strict=True):
+            if not reason.is_failure:
+                self.subscriptions.add(request, identifier)
+        return self._answer(Suback(packet.packet_id, reasons))
 
     def _unsubscribe(self, packet: Unsubscribe) -> list[Effect]:
-        reasons = (ReasonCode.NO_SUBSCRIPTION_EXISTED,) * len(packet.filters)
-        return self._answer(Unsuback(packet.packet_id, reasons))
+        reasons: list[ReasonCode] = []
+        for filter_ in packet.filters:
+            known = filter_ in self.subscriptions
+            reasons.append(ReasonCode.SUCCESS if known else ReasonCode.NO_SUBSCRIPTION_EXISTED)
+            self.subscriptions.discard(filter_)
+        return self._answer(Unsuback(packet.packet_id, tuple(reasons)))
+
+    def _arrived(self, arrived: Arrived) -> list[Effect]:
+        if self.state is not State.OPEN:
+            return []
+        packet = self.subscriptions.packet(arrived, self.client_id, self.version)
+        if packet is None:
+            return []
+        if self._most_bytes_out < _NO_LIMIT and len(encode(packet, self.version)) > self._most_bytes_out:
+            return []
+        return [Deliver(packet)]
 
     # -- the end ------------------------------------------------------------------------------------------
 
