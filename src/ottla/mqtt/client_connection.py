@@ -128,6 +128,11 @@ class Clients:
         if self._by_id.get(client_id) is connection:
             del self._by_id[client_id]
 
+    def read_no_further(self) -> None:
+        """Take no more packets of any client, as the proxy is about to stop."""
+        for each in list(self._all):
+            each.read_no_further()
+
     def end(self) -> None:
         """End all connections, as the proxy stops."""
         for each in list(self._all):
@@ -166,6 +171,7 @@ _ANSWERS: Final = 2
 _WRITER: Final = 4
 _OWN: Final = 8
 _TURN: Final = 16
+_STOPPING: Final = 32
 """Why a client is not read at present, as bits: an enum.Flag took a tenth of a message's time."""
 
 
@@ -221,6 +227,10 @@ class ClientConnection:
         if self._counted_version:
             figures.clients[self._counted_version] -= 1
         self._parts.clients.leave(self._machine.client_id, self)
+
+    def read_no_further(self) -> None:
+        """Take no more packets."""
+        self._wait(_STOPPING, True)
 
     def end(self, reason: Ended) -> None:
         """End the connection from this side."""

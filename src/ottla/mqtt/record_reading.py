@@ -69,6 +69,8 @@ class RecordReading:
         self._ready: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._known: set[tuple[str, int]] = set()
+        self._ended = asyncio.Event()
+        self._problem = ""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def ready(self) -> bool:
@@ -83,6 +85,11 @@ class RecordReading:
                 await asyncio.shield(self._ready)
         return self._ready.done()
 
+    async def failed(self) -> str:
+        """Wait until the reading has ended by a fault; returns it."""
+        await self._ended.wait()
+        return self._problem
+
     async def stop(self) -> None:
         """Read no more."""
         self._stops.set()
@@ -92,6 +99,14 @@ class RecordReading:
     # -- in the thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._read()
+        except Exception as problem:  # the service must not go on without it
+            log.exception("the reading of records has ended")
+            self._problem = f"the reading of records has ended: {problem!r}"
+            self._on_loop(self._ended.set)
+
+    def _read(self) -> None:
         consumer = Consumer(self._properties, logger=clients_log)
         try:
             is_new = True

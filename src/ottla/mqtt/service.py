@@ -117,7 +117,16 @@ class MqttService:
 
     async def failed(self) -> str:
         """See `Running`."""
-        return await self._writer.failed()
+        parts = [
+            asyncio.create_task(self._writer.failed(), name="writing"),
+            asyncio.create_task(self._subscribers.failed(), name="reading"),
+        ]
+        try:
+            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            return done.pop().result()
+        finally:
+            for each in parts:
+                each.cancel()
 
     async def ended(self) -> str:
         """See `Listening`: that happens with the service's end alone."""
@@ -131,8 +140,9 @@ class MqttService:
 
     async def drain(self) -> None:
         """Give what is under way its time, and end the clients' connections."""
-        await self._writer.drain()
         clients = self._parts.clients
+        clients.read_no_further()
+        await self._writer.drain()
         clients.end()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS + 1):

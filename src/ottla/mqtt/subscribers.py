@@ -44,6 +44,10 @@ class Subscribers:
         for each in filters:
             self._tree.discard(each, subscriber)
 
+    async def failed(self) -> str:
+        """Wait until records can't be read any more; returns the reason."""
+        return await self._reading.failed()
+
     async def stop(self) -> None:
         """Read no more."""
         await self._reading.stop()
