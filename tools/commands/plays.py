@@ -121,6 +121,7 @@ PLAYS: Final = (
 NOT_PLAYED: Final = frozenset(
     {
         *("broker", "up", "demo", "registry", "rest", "lag serve"),
+        "mqtt",  # docs/mqtt.md shows it
         *("streams run", "streams describe", "streams reset"),
         # docs/connect.md shows those of Connect
         *("connect worker", "connect standalone", "connect apply", "connect list", "connect status"),

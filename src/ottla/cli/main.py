@@ -24,7 +24,7 @@ COMMANDS: dict[str, Entry] = {
     "broker": Entry(
         "ottla.cli.servers.broker_command:broker", "Run a broker that any Kafka client can use, or several"
     ),
-    "up": Entry("ottla.cli.servers.up:up", "Run a broker, Schema Registry, REST Proxy and Connect together"),
+    "up": Entry("ottla.cli.servers.up:up", "Run a broker and all services on it together"),
     "topic": Entry("ottla.cli.cluster.topic:topic", "Create, list, describe, alter, delete and purge topics"),
     "produce": Entry("ottla.cli.records.produce:produce", "Write records from stdin or files"),
     "consume": Entry("ottla.cli.records.consume:consume", "Read records, from any place, in any form"),
@@ -63,6 +63,7 @@ COMMANDS: dict[str, Entry] = {
     "bench": Entry("ottla.cli.records.bench:bench", "Measure producing, consuming and latency"),
     "registry": Entry("ottla.cli.servers.registry:registry", "Run a Schema Registry on any Kafka cluster"),
     "rest": Entry("ottla.cli.servers.rest:rest", "Run a REST Proxy to any Kafka cluster"),
+    "mqtt": Entry("ottla.cli.servers.mqtt:mqtt", "Let devices talk to any Kafka cluster by MQTT"),
     "connect": Entry(
         "ottla.cli.connect.command:connect",
         "Run a worker of Connect; apply, list and restart its connectors",

@@ -39,7 +39,7 @@ from ottla.web.authentication import (
     basic_credentials,
 )
 from ottla.web.authentication_settings import Method
-from ottla.web.callers import ANONYMOUS, CERTIFICATE, Caller
+from ottla.web.callers import ANONYMOUS, CERTIFICATE, BasicCredentials, Caller
 from ottla.web.errors import ServiceError
 
 log = logging.getLogger("ottla.web")
@@ -173,6 +173,25 @@ class Security:
             return self.refusal(scope, problem)
         if self._method is not Method.NONE and not self._roles & (caller.roles | names.ANY_ROLE):
             return error_answer(403, 403, "Forbidden", JSON)
+        return caller
+
+    async def prove(self, name: str, secret: str, certificate: bytes | None) -> Caller:
+        """The client of a connection that is no HTTP request. Raises Unauthenticated; its status is HTTP's.
+
+        name, secret: of BASIC; of BEARER the secret is the token, whatever the name is. Where neither is
+        asked for, the certificate (DER) names the client, if it has shown one.
+        """
+        if self._method is Method.NONE:
+            return ANONYMOUS if certificate is None else Caller(self._certificates.principal(certificate))
+        if not secret:
+            raise Unauthenticated("The client has given no password or token")
+        if self._tokens is not None:
+            caller = await self._tokens.caller(secret)
+        else:
+            assert self._passwords is not None, "only a service that passes credentials on has none"
+            caller = await self._passwords.caller(BasicCredentials(name, secret))
+        if not self._roles & (caller.roles | names.ANY_ROLE):
+            raise Unauthenticated("The client has none of the roles that are let in", status=403)
         return caller
 
     async def _caller(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> Caller:

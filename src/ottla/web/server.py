@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -39,10 +39,20 @@ CONNECTIONS: Final = 4_096
 """The most concurrent requests of a service; a further one is answered with 503."""
 BACKLOG: Final = 1_024
 
+TLS_SCHEMES: Final = frozenset({"https", "mqtts", "wss"})
+"""Those of addresses with TLS; a service with its own protocol has others than HTTP's."""
 _ANYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 
 Context = Callable[[], ssl.SSLContext]
 """Gives the TLS of a listener for a new connection."""
+
+
+class Listener(NamedTuple):
+    """A bound socket, what is spoken there, and its TLS if it has any."""
+
+    bound: socket.socket
+    address: HttpAddress
+    context: Context | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +80,7 @@ class HttpAddress:
     @property
     def tls_listener(self) -> str | None:
         """The name of the listener, None if it has no TLS."""
-        return self.listener if self.scheme == "https" else None
+        return self.listener if self.scheme in TLS_SCHEMES else None
 
     @classmethod
     def parse(cls, text: str) -> HttpAddress:
@@ -89,16 +99,12 @@ class HttpAddress:
         return cls(host.removeprefix("[").removesuffix("]"), int(port), scheme, scheme)
 
 
-class Service(Protocol):
-    """One service: an ASGI application, and its work besides answering requests."""
+class Running(Protocol):
+    """What every service has, whatever its clients speak."""
 
     @property
     def name(self) -> str:
         """The name of its `ottla` command."""
-
-    @property
-    def app(self) -> ASGIApp:
-        """The application, which may be called once the service is started."""
 
     @property
     def front(self) -> FrontOptions:
@@ -121,6 +127,35 @@ class Service(Protocol):
 
     async def stop(self) -> None:
         """Release all resources; also after a `start` that raised."""
+
+
+class HttpService(Running, Protocol):
+    """A service over HTTP: an ASGI application, and its work besides answering requests."""
+
+    @property
+    def app(self) -> ASGIApp:
+        """The application, which may be called once the service is started."""
+
+
+@runtime_checkable
+class Listening(Protocol):
+    """The part of a service with a protocol of its own that takes its connections."""
+
+    async def listen(self, listeners: Sequence[Listener]) -> None:
+        """Accept at these sockets; the service's `end_requests` ends that."""
+
+    async def ended(self) -> str:
+        """Wait until no connection is accepted any more, for a reason that is returned."""
+
+    async def drain(self) -> None:
+        """Return once clients have their last answers, after `end_requests`; within bounds."""
+
+
+class SocketService(Running, Listening, Protocol):
+    """A service with a protocol of its own."""
+
+
+Service = HttpService | SocketService
 
 
 async def serve(
@@ -150,7 +185,11 @@ async def serve(
             )
         contexts = [_context(security, each) for each in addresses]
         await service.start(addresses[0])
-        answering = await _listen(stack, service, list(zip(bound, contexts, strict=True)), runs)
+        if isinstance(service, Listening):
+            listeners = map(Listener, bound, addresses, contexts)
+            answering = await _listen_for(stack, service, list(listeners))
+        else:
+            answering = await _listen(stack, service, list(zip(bound, contexts, strict=True)), runs)
         failing = asyncio.create_task(service.failed(), name=f"{service.name} failed")
         stack.push_async_callback(cancel, failing)
         watched: list[asyncio.Task[str]] = [answering, failing]
@@ -270,7 +309,23 @@ def _offering_http2(context: Context) -> Context:
     return offering
 
 
-def _tracer(service: Service) -> Tracer | None:
+async def _listen_for(
+    stack: AsyncExitStack, service: SocketService, listeners: Sequence[Listener]
+) -> asyncio.Task[str]:
+    """Let a service take connections until the stack is closed; the task ends when it no longer does."""
+
+    async def end() -> None:
+        service.end_requests()
+        await service.drain()
+        await cancel(task)
+
+    await service.listen(listeners)
+    task = asyncio.create_task(service.ended(), name=f"{service.name} listening")
+    stack.push_async_callback(end)
+    return task
+
+
+def _tracer(service: HttpService) -> Tracer | None:
     """The tracer of a service's requests; None where they are not traced. Raises ConfigError."""
     options = service.front
     if options.tracing is None:
@@ -280,7 +335,7 @@ def _tracer(service: Service) -> Tracer | None:
 
 async def _listen(
     stack: AsyncExitStack,
-    service: Service,
+    service: HttpService,
     bound: Sequence[tuple[socket.socket, Context | None]],
     runs: ServiceRuns | None,
 ) -> asyncio.Task[str]:

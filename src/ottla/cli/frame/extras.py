@@ -20,6 +20,7 @@ SERVICES: Final = frozenset(
         "regex",
         "starlette",
         "uvicorn",
+        "websockets",
     }
 )
 PIPELINE: Final = frozenset(
@@ -38,7 +39,7 @@ PIPELINE: Final = frozenset(
         "vaderSentiment",
     }
 )
-SQL: Final = frozenset({"duckdb", "h2", "prompt_toolkit", "pygwire", "sqlglot", "websockets"})
+SQL: Final = frozenset({"duckdb", "h2", "prompt_toolkit", "pygwire", "sqlglot"})
 TELEMETRY: Final = frozenset({"opentelemetry"})
 #: These need all of `pipeline`, whatever they miss first.
 PIPELINE_COMMANDS: Final = (["demo"], ["streams"])

@@ -39,6 +39,8 @@ from ottla.connect import settings as connect_settings
 from ottla.connect.service import connect_service
 from ottla.metrics.endpoint import MetricsEndpoint, endpoint_tls
 from ottla.metrics.settings import LISTEN, EndpointOptions, parse_address
+from ottla.mqtt import settings as mqtt_settings
+from ottla.mqtt.service import MqttService
 from ottla.registry import settings as registry_settings
 from ottla.registry.service import RegistryService
 from ottla.rest import settings as rest_settings
@@ -56,6 +58,8 @@ PROG: Final = "ottla up"
 LOCAL_HOST: Final = "127.0.0.1"
 LAST_PORT: Final = 65_535
 SQL_LISTEN: Final = "127.0.0.1:8088"
+MQTT_LISTEN: Final = "127.0.0.1:1883"
+MQTT_ROUTE: Final = "#=mqtt"
 DEFAULT_DATA: Final = "ottla-data"
 BROKER_CLIENT_AUTH: Final = "ssl.client.auth"
 """The brokers' setting with the values of the services' ssl.client.authentication, in lower case."""
@@ -74,6 +78,7 @@ class UpOptions(NamedTuple):
     rest: str
     connect: str
     sql: str
+    mqtt: str
     allow_anonymous: bool
     metrics: str | None
     config: Path | None
@@ -112,6 +117,7 @@ def _address_option(option: str, default: str, clients: str) -> Decorated:
 @_address_option("--rest", rest_settings.DEFAULT_LISTEN, "clients of the REST Proxy")
 @_address_option("--connect", connect_settings.DEFAULT_LISTEN, "clients of Connect")
 @_address_option("--sql", SQL_LISTEN, "clients of SQL")
+@_address_option("--mqtt", MQTT_LISTEN, "MQTT clients")
 @allow_anonymous_option
 @metrics_option(
     "The broker listens on PORT (--brokers: each on one that follows), the services on the port behind."
@@ -119,8 +125,10 @@ def _address_option(option: str, default: str, clients: str) -> Decorated:
 @settings_options(BROKER_TABLE, "server.properties")
 @log_level_option
 def up(**options: Any) -> int:
-    """Run a broker, Schema Registry, REST Proxy, Connect and SQL together, until SIGTERM or Ctrl-C.
+    """Run a broker, Schema Registry, REST Proxy, Connect, SQL and MQTT together, until SIGTERM or Ctrl-C.
 
+    What is published by MQTT goes to the Kafka topic `mqtt`, unless ottla.mqtt.topics in the environment
+    (OTTLA_MQTT_OTTLA_MQTT_TOPICS) says otherwise.
     SQL is left out where ottla[sql] is not installed; Spark starts with the first query.
     """
     given = UpOptions(**options)
@@ -138,6 +146,8 @@ async def _run(options: UpOptions) -> int:
         stack.callback(rest.close)
         connect = Place.take("connect", [HttpAddress.parse(options.connect)])
         stack.callback(connect.close)
+        mqtt = _mqtt_place(options.mqtt)
+        stack.callback(mqtt.close)
         sql = _sql_place(options)
         if sql is not None:
             stack.callback(sql.place.close)
@@ -146,11 +156,12 @@ async def _run(options: UpOptions) -> int:
             (registry, registry_settings.TABLE),
             (rest, rest_settings.TABLE),
             (connect, connect_settings.TABLE),
+            (mqtt, mqtt_settings.TABLE),
             *(() if sql is None else ((sql.place, sql.table),)),
         )
         watched = _watched(options)
         if watched is not None:
-            others = () if sql is None else (sql.place,)
+            others = (mqtt,) if sql is None else (mqtt, sql.place)
             _require_ports_of_their_own(options, registry, rest, connect, *others)
             watched.bind()
             stack.callback(watched.endpoint.abandon)
@@ -162,6 +173,7 @@ async def _run(options: UpOptions) -> int:
             if sql is not None:
                 addresses = (_bootstrap(line), registry.address.url, connect.address.url)
                 services = [*services, _sql_service(sql, options, *addresses)]
+            services = [*services, _mqtt_service(mqtt, _bootstrap(line), options.allow_anonymous)]
             return await run_together(services, told_ready, broker.ended, watched)
         finally:
             await broker.stop()
@@ -253,6 +265,19 @@ def _services(
         Kept(rest, lambda: RestService(_settings(rest_settings.TABLE, of_rest))),
         Kept(connect, lambda: connect_service(_settings(connect_settings.TABLE, of_connect))),
     )
+
+
+def _mqtt_place(listen: str) -> Place:
+    """Where MQTT listens. Raises ServiceError."""
+    return Place.take("mqtt", [replace(HttpAddress.parse(listen), scheme="mqtt", listener="mqtt")])
+
+
+def _mqtt_service(place: Place, bootstrap: str, allow_anonymous: bool) -> Kept:
+    own = {**_flags(allow_anonymous), mqtt_settings.BOOTSTRAP_SERVERS.name: bootstrap}
+    given = given_in_environment(mqtt_settings.TABLE)
+    if not {mqtt_settings.TOPICS.name, mqtt_settings.TOPIC_REGEX_LIST.name} & given.keys():
+        own[mqtt_settings.TOPICS.name] = MQTT_ROUTE
+    return Kept(place, lambda: MqttService(_settings(mqtt_settings.TABLE, own)))
 
 
 class SqlParts(NamedTuple):

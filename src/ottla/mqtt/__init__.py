@@ -1,0 +1,1 @@
+"""MQTT to and from any Kafka cluster: `ottla mqtt`."""

@@ -1,0 +1,445 @@
+"""One client's connection: bytes to the machine's events, its effects to bytes, messages and timers.
+
+Theory of operation. The machine (core/connection.py) decides; here is what it has no hands for. Nothing is
+read of a client while its CONNECT is checked, while it takes no answers (the transport's buffer is above its
+mark), while the writer to Kafka is full, or while it has as much under way as it may. What it has sent until
+then waits in the framing, at most one packet and one read of the network. What is answered in one turn of the
+loop goes out in one write. A turn handles PACKETS_A_TURN packets; the rest waits for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Protocol
+
+from ottla.mqtt.admission import Admission, NotAdmitted
+from ottla.mqtt.core.connection import (
+    NO_TICKET,
+    Admitted,
+    Begin,
+    Broken,
+    CheckClient,
+    CheckFilters,
+    Close,
+    Connection,
+    Deliver,
+    Effect,
+    Ended,
+    Event,
+    Granted,
+    Limits,
+    Received,
+    Refused,
+    Rejected,
+    Send,
+    State,
+    Store,
+    Stored,
+)
+from ottla.mqtt.core.decoding import decode
+from ottla.mqtt.core.encoding import encode
+from ottla.mqtt.core.fields import Malformed
+from ottla.mqtt.core.framing import Framing
+from ottla.mqtt.core.messages import Message
+from ottla.mqtt.core.packets import Connack, Connect, Disconnect, Publish, Subscribe, Unsuback
+from ottla.mqtt.core.reason_codes import ReasonCode
+from ottla.mqtt.core.subscriptions import Arrived
+from ottla.mqtt.figures import MqttFigures
+from ottla.mqtt.producing import MessageWriter
+from ottla.mqtt.subscribers import Subscribers
+from ottla.web.access_rules import UNLIMITED, Grants
+
+log = logging.getLogger("ottla.mqtt")
+
+PACKETS_A_TURN: Final = 200
+CLOSE_SECONDS: Final = 3.0
+"""How long a client may take for its last answers."""
+MOST_FILTERS: Final = 1_000
+"""Of one client."""
+MOST_OUT_BYTES: Final = 1 << 20
+"""What one client may leave untaken; further messages to it are dropped."""
+LEFT: Final = "left"
+LOST: Final = "lost"
+_ASSIGNED_PREFIX: Final = "ottla-"
+
+
+class Link(Protocol):
+    """The network under a connection: TCP, TLS or WebSocket."""
+
+    @property
+    def peer(self) -> str:
+        """The client's address, for logs."""
+
+    @property
+    def certificate(self) -> bytes | None:
+        """The client's certificate (DER), which TLS has verified; None without one."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What was written and the network has not taken."""
+
+    def write(self, data: bytes) -> None:
+        """Send, once there is room."""
+
+    def read_on(self, wanted: bool) -> None:
+        """Whether to read what comes."""
+
+    def close(self) -> None:
+        """Close when all is sent."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+
+class Clients:
+    """The clients that are connected, by their identifiers; the connections before that too."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._all: set[ClientConnection] = set()
+        self._by_id: dict[str, ClientConnection] = {}
+        self._left = asyncio.Event()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a further connection is taken."""
+        return len(self._all) < self._most
+
+    def add(self, connection: ClientConnection) -> None:
+        """A connection of the network is there."""
+        self._all.add(connection)
+
+    def enter(self, client_id: str, connection: ClientConnection) -> None:
+        """A client is connected; an earlier connection of the same one ends."""
+        former = self._by_id.get(client_id)
+        self._by_id[client_id] = connection
+        if former is not None:
+            former.end(Ended.TAKEN_OVER)
+
+    def leave(self, client_id: str, connection: ClientConnection) -> None:
+        """A connection is over."""
+        self._all.discard(connection)
+        self._left.set()
+        if self._by_id.get(client_id) is connection:
+            del self._by_id[client_id]
+
+    def read_no_further(self) -> None:
+        """Take no more packets of any client, as the proxy is about to stop."""
+        for each in list(self._all):
+            each.read_no_further()
+
+    def end(self) -> None:
+        """End all connections, as the proxy stops."""
+        for each in list(self._all):
+            each.end(Ended.STOPPING)
+
+    async def gone(self) -> None:
+        """Return once no connection is left."""
+        while self._all:
+            self._left.clear()
+            await self._left.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What all connections of a service share."""
+
+    limits: Limits
+    connect_seconds: float
+    admission: Admission
+    writer: MessageWriter
+    clients: Clients
+    subscribers: Subscribers
+    figures: MqttFigures
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run something until its end, or the service's."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+
+_NOTHING: Final = 0
+_CHECK: Final = 1
+_ANSWERS: Final = 2
+_WRITER: Final = 4
+_OWN: Final = 8
+_TURN: Final = 16
+_STOPPING: Final = 32
+"""Why a client is not read at present, as bits: an enum.Flag took a tenth of a message's time."""
+
+
+class ClientConnection:
+    """One connection, from the network's begin to its end."""
+
+    def __init__(self, parts: Parts, link: Link) -> None:
+        self._parts = parts
+        self._link = link
+        self._machine = Connection(parts.limits)
+        self._framing = Framing(parts.limits.packet_bytes)
+        self._grants: Grants = UNLIMITED
+        self._waits = _NOTHING
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._filters: set[str] = set()
+        self._flushes_soon = False
+        self._pumps = False
+        self._is_gone = False
+        self._counted_version = ""
+        self._loop = asyncio.get_running_loop()
+        self._last_packet = self._loop.time()
+        self._silence_seconds = 0.0
+        self._timer: asyncio.TimerHandle | None = self._loop.call_later(parts.connect_seconds, self._too_slow)
+        parts.clients.add(self)
+        parts.figures.connections += 1
+
+    # -- from the network -----------------------------------------------------------------------------------
+
+    def received(self, data: bytes) -> None:
+        """Take what came; nothing behind the connection's end."""
+        if self._machine.state is State.CLOSED:
+            return
+        self._framing.feed(data)
+        if not self._waits:
+            self._pump()
+
+    def takes_answers(self, takes: bool) -> None:
+        """Whether the network takes what is written."""
+        self._wait(_ANSWERS, not takes)
+
+    def lost(self) -> None:
+        """The network's connection is over."""
+        if self._is_gone:
+            return
+        self._is_gone = True
+        self._step(Ended.LOST)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._parts.subscribers.discard(self, self._filters)
+        figures = self._parts.figures
+        figures.connections -= 1
+        if self._counted_version:
+            figures.clients[self._counted_version] -= 1
+        self._parts.clients.leave(self._machine.client_id, self)
+
+    def read_no_further(self) -> None:
+        """Take no more packets."""
+        self._wait(_STOPPING, True)
+
+    def end(self, reason: Ended) -> None:
+        """End the connection from this side."""
+        self._step(reason)
+
+    # -- reading --------------------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Handle the packets that are there, until something must be waited for."""
+        if self._pumps:
+            return
+        self._pumps = True
+        machine, framing = self._machine, self._framing
+        try:
+            for _ in range(PACKETS_A_TURN):
+                if self._waits or machine.state is State.CLOSED:
+                    return
+                try:
+                    frame = framing.next()
+                    if frame is None:
+                        return
+                    packet = decode(*frame, machine.version)
+                except Malformed as problem:
+                    self._step(Broken(problem))
+                    return
+                self._last_packet = self._loop.time()
+                self._step(Received(packet))
+                if machine.is_full:
+                    self._wait(_OWN, True)
+                if self._parts.writer.is_full:
+                    self._wait_for_writer()
+            self._wait(_TURN, True)
+            self._loop.call_soon(self._wait, _TURN, False)
+        finally:
+            self._pumps = False
+
+    def _wait(self, reason: int, waits: bool) -> None:
+        before = self._waits
+        self._waits = before | reason if waits else before & ~reason
+        if bool(before) != bool(self._waits) and not self._is_gone:
+            self._link.read_on(not self._waits)
+        if before and not self._waits:
+            self._pump()
+
+    def _wait_for_writer(self) -> None:
+        self._parts.figures.pauses += 1
+        self._wait(_WRITER, True)
+        self._parts.writer.tell_room(partial(self._wait, _WRITER, False))
+
+    # -- the machine ----------------------------------------------------------------------------------------
+
+    def _step(self, event: Event) -> None:
+        for effect in self._machine.step(event):
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Send(packet):
+                if isinstance(packet, Connack):
+                    self._parts.figures.connects[packet.reason.name] += 1
+                elif isinstance(packet, Disconnect):
+                    self._parts.figures.disconnects[packet.reason.name] += 1
+                elif isinstance(packet, Unsuback):
+                    self._forget_filters()
+                self._send(encode(packet, self._machine.version))
+            case Store(ticket, message):
+                self._store(ticket, message)
+            case Deliver(packet):
+                self._deliver(packet)
+            case CheckFilters(packet):
+                self._wait(_CHECK, True)
+                self._parts.start("checking filters", self._subscribe(packet))
+            case CheckClient(connect):
+                self._wait(_CHECK, True)
+                self._parts.start("checking a client", self._check(connect))
+            case Begin(client_id, silence_seconds):
+                self._begin(client_id, silence_seconds)
+            case Close(problem):
+                self._close(problem)
+
+    async def _check(self, connect: Connect) -> None:
+        event: Event
+        try:
+            self._grants = await self._parts.admission.admit(connect, self._link.certificate, self._link.peer)
+            event = Admitted(_ASSIGNED_PREFIX + secrets.token_urlsafe(12))
+        except NotAdmitted as problem:
+            event = Rejected(problem.reason, problem.text)
+        self._step(event)
+        self._wait(_CHECK, False)
+
+    def _begin(self, client_id: str, silence_seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._counted_version = "3.1.1" if self._machine.version == 4 else "5"
+        self._parts.figures.clients[self._counted_version] += 1
+        self._parts.clients.enter(client_id, self)
+        self._silence_seconds = silence_seconds
+        if silence_seconds:
+            self._timer = self._loop.call_later(silence_seconds, self._look_for_silence)
+
+    def _look_for_silence(self) -> None:
+        now = self._loop.time()
+        if self._waits:
+            self._last_packet = now  # it may have spoken: it was not listened to
+        left = self._last_packet + self._silence_seconds - now
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._look_for_silence)
+        else:
+            self._step(Ended.SILENT)
+
+    def _too_slow(self) -> None:
+        log.debug("%s sent no CONNECT in time", self._link.peer)
+        self._step(Ended.LOST)
+
+    # -- messages -------------------------------------------------------------------------------------------
+
+    def _store(self, ticket: int, message: Message) -> None:
+        parts = self._parts
+        report = partial(self._stored, ticket, message.qos)
+        refusal = parts.admission.refusal(message.topic, self._grants)
+        if refusal is not None:
+            word = "no route" if refusal is ReasonCode.TOPIC_NAME_INVALID else "no right"
+            log.warning("a message is refused: client=%s: %s to %.200s", self._link.peer, word, message.topic)
+            report(refusal, f"there is {word} to publish there")
+            return
+        if self._machine.state is State.CLOSED:
+            parts.figures.wills += 1
+        kafka_topic = parts.admission.routing.kafka_topic(message.topic)
+        assert kafka_topic is not None, "a message without a route is refused"
+        parts.writer.store(kafka_topic, message, self._machine.client_id, report)
+
+    def _stored(self, ticket: int, qos: int, reason: ReasonCode, text: str) -> None:
+        outcome = reason.name if reason.is_failure else "stored"
+        self._parts.figures.messages[qos, outcome] += 1
+        if ticket == NO_TICKET:
+            if reason.is_failure:
+                log.debug("a message of QoS 0, or a will, is not stored: %s", text)
+            return
+        self._step(Refused(ticket, reason, text) if reason.is_failure else Stored(ticket))
+        if self._waits & _OWN and not self._machine.is_full:
+            self._wait(_OWN, False)
+
+    # -- subscriptions --------------------------------------------------------------------------------------
+
+    async def _subscribe(self, packet: Subscribe) -> None:
+        """Grant what may be granted, once what comes from now on is read."""
+        reasons: list[ReasonCode] = []
+        granted: set[str] = set()
+        for request in packet.requests:
+            refusal = self._parts.admission.subscription_refusal(request.filter, self._grants)
+            if refusal is None and len(self._filters | granted | {request.filter}) > MOST_FILTERS:
+                refusal = ReasonCode.QUOTA_EXCEEDED
+            if refusal is None:
+                granted.add(request.filter)
+            reasons.append(ReasonCode.SUCCESS if refusal is None else refusal)
+        if granted and not await self._parts.subscribers.ready():
+            granted.clear()
+            reasons = [each if each.is_failure else ReasonCode.UNSPECIFIED_ERROR for each in reasons]
+        if not self._is_gone and self._machine.state is State.OPEN:
+            self._filters |= granted
+            self._parts.subscribers.add(self, granted)
+            self._step(Granted(packet, tuple(reasons)))
+        self._wait(_CHECK, False)
+
+    def _forget_filters(self) -> None:
+        """Take out what an UNSUBSCRIBE has ended."""
+        ended = self._filters.difference(self._machine.subscriptions.filters)
+        self._parts.subscribers.discard(self, ended)
+        self._filters -= ended
+
+    def arrived(self, arrived: Arrived) -> None:
+        """See `Subscriber`."""
+        self._step(arrived)
+
+    def _deliver(self, packet: Publish) -> None:
+        figures = self._parts.figures
+        if self._out_bytes + self._link.unsent_bytes >= MOST_OUT_BYTES:
+            figures.deliveries["dropped"] += 1
+            return
+        figures.deliveries["sent"] += 1
+        self._send(encode(packet, self._machine.version))
+
+    # -- writing --------------------------------------------------------------------------------------------
+
+    def _send(self, data: bytes) -> None:
+        self._out.append(data)
+        self._out_bytes += len(data)
+        if not self._flushes_soon:
+            self._flushes_soon = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushes_soon = False
+        self._out_bytes = 0
+        if self._out and not self._is_gone:
+            self._link.write(b"".join(self._out))
+        self._out.clear()
+
+    def _close(self, problem: str | None) -> None:
+        told = any(each[0] == 0xE0 for each in self._out)
+        if not told and self._counted_version:
+            self._parts.figures.disconnects[LEFT if problem is None else LOST] += 1
+        if problem is not None and not self._is_gone:
+            log.info("a connection ends: client=%s: %s", self._link.peer, problem)
+        self._flush()
+        if self._is_gone:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._link.close()
+        self._timer = self._loop.call_later(CLOSE_SECONDS, self._link.abort)

@@ -1,0 +1,157 @@
+"""`ottla mqtt` as a service: its listeners, its parts put together, its end.
+
+The order of an end: no connection is accepted any more; what clients have sent is given its time to be
+acknowledged, while they are read no further; they are told that the proxy stops; the producer ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ottla.client.access import ClusterAccess
+from ottla.client.errors import ClientOptionError
+from ottla.config.loopback import is_loopback
+from ottla.config.settings import Settings
+from ottla.metrics.health import Check, Verdict
+from ottla.mqtt import settings as names
+from ottla.mqtt.admission import Admission
+from ottla.mqtt.client_connection import CLOSE_SECONDS, Clients, Parts
+from ottla.mqtt.figures import MqttFigures
+from ottla.mqtt.producing import MOST_UNDER_WAY, MessageWriter
+from ottla.mqtt.subscribers import Subscribers
+from ottla.mqtt.tcp_link import TcpLink
+from ottla.web.cross_origin import CrossOrigin
+from ottla.web.errors import ServiceError
+from ottla.web.front_settings import FrontOptions
+from ottla.web.hosts import AllowedHosts
+from ottla.web.request_figures import RequestFigures
+from ottla.web.server import HttpAddress, Listener
+from ottla.web.service_metrics import Observed
+from ottla.web.tls_acceptor import TlsAcceptor
+
+CLIENT_ID: Final = "ottla-mqtt"
+BACKLOG: Final = 1_024
+log = logging.getLogger("ottla.mqtt")
+
+Acceptor = asyncio.Server | TlsAcceptor
+
+
+class MqttService:
+    """Satisfies `SocketService`."""
+
+    name: Final = "mqtt"
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises ServiceError for settings of the client that can't be, ConfigError."""
+        settings.warn_of_unknown(log)
+        self.front = FrontOptions.of(settings)
+        self._figures = MqttFigures()
+        access = ClusterAccess(
+            settings[names.BOOTSTRAP_SERVERS], settings.with_prefix(names.CLIENT_PREFIX), CLIENT_ID
+        )
+        try:
+            access.require_common_properties()
+        except ClientOptionError as problem:
+            raise ServiceError(f"ottla mqtt: the settings client.*: {problem}") from None
+        self._writer = MessageWriter(
+            access,
+            settings.with_prefix(names.PRODUCER_PREFIX),
+            names.key_rule_of(settings),
+            settings[names.UNDER_WAY_BYTES],
+            self._figures,
+        )
+        assert self.front.security is not None
+        routing = names.routing_of(settings)
+        self._subscribers = Subscribers(access, routing.kafka_topics)
+        self._parts = Parts(
+            names.limits_of(settings),
+            settings[names.CONNECT_TIMEOUT_MS] / 1_000,
+            Admission(self.front.security, routing),
+            self._writer,
+            Clients(settings[names.CONNECTIONS]),
+            self._subscribers,
+            self._figures,
+        )
+        self._acceptors: list[Acceptor] = []
+
+    def observed(self, figures: RequestFigures) -> Observed:
+        """See `Running`."""
+        return Observed(self._figures.families, [Check("cluster", self._verdict)])
+
+    def _verdict(self) -> Verdict:
+        """Whether the cluster takes what clients send."""
+        figures = self._figures
+        if self._writer.is_full:
+            return Verdict(False, f"{figures.under_way} messages wait for the cluster, of {MOST_UNDER_WAY}")
+        return Verdict(True, f"{figures.under_way} messages wait for the cluster")
+
+    async def start(self, address: HttpAddress) -> None:
+        """Make the producer. The cluster need not be there yet. Raises ServiceError."""
+        await self._writer.start()
+
+    async def listen(self, listeners: Sequence[Listener]) -> None:
+        """See `Listening`."""
+        loop = asyncio.get_running_loop()
+        for bound, address, context in listeners:
+            make = self._maker(address)
+            if context is None:
+                made: Acceptor = await loop.create_server(make, sock=bound, backlog=BACKLOG)
+            else:
+                made = TlsAcceptor(bound, make, context, BACKLOG)
+            self._acceptors.append(made)
+
+    def _maker(self, address: HttpAddress) -> Callable[[], asyncio.Protocol]:
+        if address.scheme not in names.WEB_SOCKETS:
+            return lambda: TcpLink(self._parts)
+        # a library that other listeners do not need
+        from ottla.mqtt.websocket_link import HandshakeRules, WebSocketLink
+
+        on_loopback = is_loopback(address.host) or address.host == "localhost"
+        hosts = AllowedHosts.of(self.front.hosts, (), loopback=on_loopback)
+        rules = HandshakeRules(hosts, CrossOrigin(self.front))
+        return lambda: WebSocketLink(self._parts, rules)
+
+    async def failed(self) -> str:
+        """See `Running`."""
+        parts = [
+            asyncio.create_task(self._writer.failed(), name="writing"),
+            asyncio.create_task(self._subscribers.failed(), name="reading"),
+        ]
+        try:
+            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            return done.pop().result()
+        finally:
+            for each in parts:
+                each.cancel()
+
+    async def ended(self) -> str:
+        """See `Listening`: that happens with the service's end alone."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
+
+    def end_requests(self) -> None:
+        """Accept no more."""
+        for each in self._acceptors:
+            each.close()
+
+    async def drain(self) -> None:
+        """Give what is under way its time, and end the clients' connections."""
+        clients = self._parts.clients
+        clients.read_no_further()
+        await self._writer.drain()
+        clients.end()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS + 1):
+                await clients.gone()
+
+    async def stop(self) -> None:
+        """See `Running`."""
+        for task in list(self._parts.tasks):
+            task.cancel()
+        await asyncio.gather(*self._parts.tasks, return_exceptions=True)
+        await self._subscribers.stop()
+        await self._writer.stop()
