@@ -22,7 +22,9 @@ KEPT_DAYS_MS: Final = 400 * DAY_MS
 
 @dataclass(slots=True)
 class Sums:
-    """Numbers of some rows. expected: what was sent, as far as anybody can know. there: of these, once."""
+    """Numbers of some rows. expected: what was sent, as far as anybody can know, without what is pending.
+    there: of these, once.
+    """
 
     sent: int = 0
     counted: int = 0
@@ -36,11 +38,11 @@ class Sums:
 
     def add(self, row: Row, sign: int = 1) -> None:
         """Add a row, or take it away."""
-        expected = row.expected
+        expected = row.expected - row.pending
         self.sent += sign * row.sent
         self.counted += sign * row.counted
         self.expected += sign * expected
-        self.there += sign * (expected - row.lost - row.pending)
+        self.there += sign * (expected - row.lost)
         self.lost += sign * row.lost
         self.doubled += sign * row.doubled
         self.late += sign * row.late
