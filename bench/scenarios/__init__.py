@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bench.scenarios import (
+    audit,
     authorized,
     beside,
     catch_up,
@@ -55,6 +56,7 @@ _FAMILIES = (
     quotas,
     listing,
     lag,
+    audit,
     metrics,
     services,
     commands,

@@ -90,7 +90,7 @@ class AuditView:
 
     def refresh(self, book: Book, now_ms: int) -> list[Row]:
         """Take over the rows that have changed, and forget old ones; returns those that are new."""
-        changed = [row for row in book.rows(book.changed) if self._take(row)]
+        changed = [row for row in book.rows(book.changed) if self.take(row)]
         book.changed.clear()
         before_ms = now_ms - KEPT_ROWS_MS
         for key in [key for key in self.rows if key.bucket_start_ms < before_ms]:
@@ -165,7 +165,8 @@ class AuditView:
             if start_ms >= since_ms:
                 found.setdefault(start_ms, Sums()).add(self.rows[key])
 
-    def _take(self, row: Row) -> bool:
+    def take(self, row: Row) -> bool:
+        """Take over one row; False if it is as before."""
         key = Key(row.tier, row.topic, row.bucket_start_ms)
         old = self.rows.get(key)
         if old == row:
