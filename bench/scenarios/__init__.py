@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bench.scenarios import (
+    audit,
     authorized,
     balance,
     beside,
@@ -56,6 +57,7 @@ _FAMILIES = (
     quotas,
     listing,
     lag,
+    audit,
     balance,
     metrics,
     services,

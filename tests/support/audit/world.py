@@ -50,7 +50,7 @@ class Producer:
     """One instance on a host. told: the largest number that a report has told of each bucket."""
 
     def __init__(self, host: str, topic: str, instance: uuid.UUID) -> None:
-        self.host, self.topic = host, topic
+        self.host, self.topic, self.instance = host, topic, instance
         self.ledger = Ledger(Reporter(FIRST, host, "test", BUCKET_MS), instance)
         self.sent: set[Id] = set()
         self.told: Counter[StreamBucket] = Counter()
@@ -237,6 +237,9 @@ class World:
         for place, counts in seen.items():
             topic = place.topic.removeprefix("app.")
             origin = seen[Place(FIRST, topic)]
+            told = {one.instance for one in self.producers if one.reports}
+            # a copy is known as one by the first record that arrives there of a producer that has reported
+            is_known = place.tier == FIRST or any(of.instance in told for of, _ in counts)
             for producer in self.producers:
                 if producer.topic != topic:
                     continue
@@ -245,6 +248,8 @@ class World:
                     ends[of] = max(ends[of], sequence + 1)
                 for one in producer.sent:
                     of, sequence = one
+                    if not is_known and not any(each.instance == of.instance for each, _ in counts):
+                        continue
                     if sequence >= ends[of]:
                         continue  # nobody can know of it: neither reported nor in front of one that was seen
                     each = found.setdefault(Key(*place, of.bucket_start_ms), Expectation())

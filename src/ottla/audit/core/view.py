@@ -22,7 +22,9 @@ KEPT_DAYS_MS: Final = 400 * DAY_MS
 
 @dataclass(slots=True)
 class Sums:
-    """Numbers of some rows. expected: what was sent, as far as anybody can know. there: of these, once."""
+    """Numbers of some rows. expected: what was sent, as far as anybody can know, without what is pending.
+    there: of these, once.
+    """
 
     sent: int = 0
     counted: int = 0
@@ -36,11 +38,11 @@ class Sums:
 
     def add(self, row: Row, sign: int = 1) -> None:
         """Add a row, or take it away."""
-        expected = row.expected
+        expected = row.expected - row.pending
         self.sent += sign * row.sent
         self.counted += sign * row.counted
         self.expected += sign * expected
-        self.there += sign * (expected - row.lost - row.pending)
+        self.there += sign * (expected - row.lost)
         self.lost += sign * row.lost
         self.doubled += sign * row.doubled
         self.late += sign * row.late
@@ -88,7 +90,7 @@ class AuditView:
 
     def refresh(self, book: Book, now_ms: int) -> list[Row]:
         """Take over the rows that have changed, and forget old ones; returns those that are new."""
-        changed = [row for row in book.rows(book.changed) if self._take(row)]
+        changed = [row for row in book.rows(book.changed) if self.take(row)]
         book.changed.clear()
         before_ms = now_ms - KEPT_ROWS_MS
         for key in [key for key in self.rows if key.bucket_start_ms < before_ms]:
@@ -163,7 +165,8 @@ class AuditView:
             if start_ms >= since_ms:
                 found.setdefault(start_ms, Sums()).add(self.rows[key])
 
-    def _take(self, row: Row) -> bool:
+    def take(self, row: Row) -> bool:
+        """Take over one row; False if it is as before."""
         key = Key(row.tier, row.topic, row.bucket_start_ms)
         old = self.rows.get(key)
         if old == row:

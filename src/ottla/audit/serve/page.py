@@ -162,7 +162,7 @@ def _topic(view: AuditView, asked: Asked, now_ms: int) -> str:
     lines = "".join(
         f'<tr><td><a href="{_link(asked, tier=row.tier, bucket=row.bucket_start_ms)}">'
         f"{_time(row.bucket_start_ms)}</a></td><td>{escape(row.tier)}</td>"
-        f"<td>{_state(row)}</td><td class=n>{_percent(row.percent)}</td><td class=n>{row.sent:,}</td>"
+        f"<td>{_state(row)}</td><td class=n>{_row_percent(row)}</td><td class=n>{row.sent:,}</td>"
         f"<td class=n>{row.counted:,}</td><td class=n>{_bad(row.lost)}</td>"
         f"<td class=n>{_bad(row.doubled)}</td><td class=n>{row.late:,}</td>"
         f"<td class=n>{_delay(row.delays_ms[-1])}</td></tr>"
@@ -209,7 +209,7 @@ def _bucket(view: AuditView, asked: Asked) -> str:
     )
     return (
         f"<h1>{escape(row.topic)} in {escape(row.tier)}, {_time(row.bucket_start_ms)}</h1>{up}"
-        f"<div class=cards><section class=card>{_state(row)}{_percent(row.percent, 'b')}<dl>{facts}</dl>"
+        f"<div class=cards><section class=card>{_state(row)}{_row_percent(row, 'b')}<dl>{facts}</dl>"
         f"</section></div><h2>Hosts</h2>{_table(['host'], ['sent', 'missing', 'unreported'], hosts)}"
         f"<h2>Partitions</h2>{_table(['partition'], ['counted'], partitions)}"
         f"{_ranges('Lost', row.lost_ranges)}{_ranges('Doubled', row.doubled_ranges)}"
@@ -333,6 +333,13 @@ def _link(
 def _percent(percent: float, element: str = "span") -> str:
     kind = "good" if percent >= 100 else "bad"
     return f"<{element} class={kind}>{rounded_percent(percent):g} %</{element}>"
+
+
+def _row_percent(row: Row, element: str = "span") -> str:
+    """In the colour of a loss only if the bucket is judged."""
+    if row.state in (State.PENDING, State.RECOUNT):
+        return f"<{element} class=soft>{rounded_percent(row.percent):g} %</{element}>"
+    return _percent(row.percent, element)
 
 
 def _bad(number: int) -> str:

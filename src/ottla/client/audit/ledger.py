@@ -48,7 +48,10 @@ class Slot:
 
 
 class Ledger:
-    """What one producer has sent. `lock` is held from `sending` until the record is taken or refused."""
+    """What one producer has sent. `lock` is held from `sending` until the record is taken or refused.
+
+    newest: of each topic, the bucket of its last record. in_transaction: what is sent does not count yet.
+    """
 
     def __init__(self, reporter: Reporter, instance: uuid.UUID) -> None:
         """Raises ValueError for a bucket that is not whole seconds."""
@@ -57,40 +60,40 @@ class Ledger:
         self.lock = threading.Lock()
         self._reporter = reporter
         self._instance = instance
-        self._newest: dict[str, Slot] = {}
+        self.newest: dict[str, Slot] = {}
         self._slots: dict[tuple[str, int], Slot] = {}
         self._stream_of: dict[str, int] = {}
         self._streams = 0
         self._ended: list[Slot] = []
         self._number = 0
-        self._in_transaction = False
+        self.in_transaction = False
 
     def sending(self, topic: str, timestamp_ms: int) -> tuple[Slot, bytes]:
         """Count a record, under the lock; where it is counted, and its mark."""
-        slot = self._newest.get(topic)
+        slot = self.newest.get(topic)
         if slot is None or not slot.start_ms <= timestamp_ms < slot.end_ms or slot.next >= MOST_SEQUENCES:
             slot = self._slot(topic, timestamp_ms)
         sequence = slot.next
         slot.next = sequence + 1
-        if not self._in_transaction:
+        if not self.in_transaction:
             slot.settled = sequence + 1
         return slot, slot.prefix + sequence.to_bytes(4, "big")
 
     def refused(self, slot: Slot) -> None:
         """Take back the record that was counted last, under the same hold of the lock."""
         slot.next -= 1
-        if not self._in_transaction:
+        if not self.in_transaction:
             slot.settled = slot.next
 
     def begin_transaction(self) -> None:
         """What is sent from now on counts when it is committed."""
         with self.lock:
-            self._in_transaction = True
+            self.in_transaction = True
 
     def end_transaction(self, *, committed: bool) -> None:
         """What was sent in the transaction counts, or was never sent."""
         with self.lock:
-            self._in_transaction = False
+            self.in_transaction = False
             for slot in (*self._slots.values(), *self._ended):
                 if committed:
                     slot.settled = slot.next
@@ -149,7 +152,7 @@ class Ledger:
                 self._streams += 1
             of = StreamBucket(self._instance, stream, start_ms)
             slot = self._slots[topic, start_ms] = Slot(topic, of, bucket_ms)
-        self._newest[topic] = slot
+        self.newest[topic] = slot
         return slot
 
     def _forget(self) -> None:
@@ -160,5 +163,5 @@ class Ledger:
         )
         for key in told[: MOST_SLOTS // 2]:
             del self._slots[key]
-            self._newest.pop(key[0], None)
+            self.newest.pop(key[0], None)
             self._stream_of.pop(key[0], None)

@@ -7,6 +7,7 @@ whose delivery fails later was sent and has not arrived: the audit names it lost
 from __future__ import annotations
 
 import socket
+import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -15,11 +16,13 @@ from typing import Any
 import confluent_kafka
 
 from ottla.client.audit.ledger import Ledger, Reporter
-from ottla.client.audit.mark import HEADER
+from ottla.client.audit.mark import HEADER, MOST_SEQUENCES
 from ottla.client.audit.reports import DEFAULT_BUCKET_MS, REPORTS_TOPIC
-from ottla.client.audit.sending import CLOSE_SECONDS, DEFAULT_INTERVAL_SECONDS, ReportSender, now_ms
+from ottla.client.audit.sending import CLOSE_SECONDS, DEFAULT_INTERVAL_SECONDS, ReportSender
 
 Headers = Mapping[str, Any] | Iterable[tuple[str, Any]]
+_produce = confluent_kafka.Producer.produce
+_time = time.time
 Delivered = Callable[[confluent_kafka.KafkaError | None, confluent_kafka.Message], None]
 
 
@@ -62,19 +65,31 @@ class AuditedProducer(confluent_kafka.Producer):
         headers: Any = None,
     ) -> None:
         """As confluent_kafka's."""
-        timestamp = timestamp or now_ms()
+        if not timestamp:
+            timestamp = int(_time() * 1_000)
         ledger = self._ledger
         with ledger.lock:
-            slot, mark = ledger.sending(topic, timestamp)
+            # `Ledger.sending`, here without a call: this runs for each record
+            slot = ledger.newest.get(topic)
+            if slot is not None and slot.start_ms <= timestamp < slot.end_ms and slot.next < MOST_SEQUENCES:
+                sequence = slot.next
+                slot.next = sequence + 1
+                if not ledger.in_transaction:
+                    slot.settled = sequence + 1
+                mark = slot.prefix + sequence.to_bytes(4, "big")
+            else:
+                slot, mark = ledger.sending(topic, timestamp)
             try:
-                super().produce(
+                _produce(
+                    self,
                     topic,
                     value,
                     key,
                     partition,
                     on_delivery or callback,
-                    timestamp=timestamp,
-                    headers=[(HEADER, mark)] if not headers else _marked(headers, mark),
+                    None,
+                    timestamp,
+                    [(HEADER, mark)] if not headers else _marked(headers, mark),
                 )
             except BaseException:
                 ledger.refused(slot)
