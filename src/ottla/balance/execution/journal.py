@@ -87,9 +87,13 @@ class Execution:
 
 
 class Journal:
-    """The journal of one cluster: `open`, then the rest, `close` at the end."""
+    """The journal of one cluster: `open`, then the rest, `close` at the end.
 
-    def __init__(self, access: ClusterAccess) -> None:
+    lease_seconds: without a beat for so long an execution has no owner any more.
+    """
+
+    def __init__(self, access: ClusterAccess, lease_seconds: float = LEASE_SECONDS) -> None:
+        self._lease_seconds = lease_seconds
         spec = TopicSpec(TOPIC, "executions of balance", _way_out)
         self._topic = ReplicatedTopic(access, spec, self._replay, WRITERS_ID, STEP_MS)
         self._reading: asyncio.Task[None] | None = None
@@ -135,9 +139,9 @@ class Journal:
         return self._stops.get(execution.id)
 
     async def has_owner(self, execution: Execution) -> bool:
-        """Whether somebody carries it out: watches for a beat, LEASE_SECONDS at most."""
+        """Whether somebody carries it out: watches for a beat, as long as the lease at most."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + LEASE_SECONDS
+        end = loop.time() + self._lease_seconds
         while loop.time() < end:
             now = self._execution
             if now is None or now.finished or now.id != execution.id:
