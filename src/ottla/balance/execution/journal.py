@@ -120,6 +120,11 @@ class Journal:
         await self._topic.close()
 
     @property
+    def is_lost(self) -> bool:
+        """Whether its topic was deleted: nothing more is read or written."""
+        return self._topic.loss is not None
+
+    @property
     def execution(self) -> Execution | None:
         """The last execution; None before the first."""
         return self._execution
