@@ -73,7 +73,8 @@ class Shell:
         words = line.split()
         if words[:2] == ["ottla", "balance"] and words[2] not in ("status", "serve"):
             line += " --interval 0.3"
-        line = line.replace("--data ./data", f"--data ./data --listen 127.0.0.1:{self.broker}")
+        few = "--set offsets.topic.num.partitions=2 --set transaction.state.log.num.partitions=2"
+        line = line.replace("--data ./data", f"--data ./data --listen 127.0.0.1:{self.broker} {few}")
         if "127.0.0.1:9090" in line:
             line = line.replace("127.0.0.1:9090", f"127.0.0.1:{self.service}")
         return line.replace("127.0.0.1:9092", f"127.0.0.1:{self.broker}")

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ottla.balance.core.goals import HARD_CAPACITIES
 from ottla.balance.core.model import BrokerState, ClusterModel, Purpose, Rules
 from ottla.balance.core.plan import Plan
 from ottla.balance.core.planner import plan_balance
@@ -52,6 +53,21 @@ async def planned_from(reading: Reading, wish: Wish, rules: Rules) -> Planned:
     model = reading.with_states(wish.states())
     plan = await asyncio.to_thread(plan_balance, model, rules, wish.purpose)
     return Planned(wish, model, plan, reading.problems)
+
+
+def reason_not_to(found: Planned) -> str | None:
+    """Why a plan is not to be carried out; None where it is.
+
+    A plan that can't mend everything is: what is left is told. One is not that breaks a hard goal, leaves
+    replicas on a broker that is to go, or evens out a cluster that is too small for its load.
+    """
+    plan, purpose = found.plan, found.wish.purpose
+    for one in plan.goals:
+        is_short = purpose is Purpose.BALANCE and one.goal in HARD_CAPACITIES and one.after > 0
+        if one.goal.hard and (one.after > one.before or is_short):
+            line = next((each for each in plan.problems if each.startswith(one.goal.title)), None)
+            return line or f"{one.goal.title} would be missed by {one.after}"
+    return plan.problems[0] if purpose is Purpose.REMOVE and plan.problems else None
 
 
 def require_there(model: ClusterModel, brokers: Iterable[int]) -> None:

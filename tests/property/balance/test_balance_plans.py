@@ -71,11 +71,7 @@ def test_a_plan_keeps_its_word(model: ClusterModel, purpose: Purpose, extra: flo
     assert plan.bytes_moved >= 0
     _has_left(model, placed, {line.split(" ")[0].rstrip(":") for line in plan.problems}, purpose)
     _loads_are_those_of_the_replicas(model, placed, plan.after)
-    if (
-        extra is not None
-        and purpose is Purpose.DEMOTE
-        and all(state in (BrokerState.ALIVE, BrokerState.DEMOTED) for state in states.values())
-    ):
+    if purpose is Purpose.DEMOTE:
         assert plan.bytes_moved == 0
 
 
@@ -88,8 +84,10 @@ def _has_left(
     for (topic, partition), replicas in placed.items():
         if f"{topic}-{partition}" in told:
             continue
-        assert all(by_id[one].takes_replicas for one in replicas)
-        if purpose in (Purpose.BALANCE, Purpose.FIX_OFFLINE):
+        if purpose is Purpose.REMOVE:
+            assert all(by_id[one].state is not BrokerState.REMOVED for one in replicas)
+        if purpose in (Purpose.BALANCE, Purpose.FIX_OFFLINE, Purpose.FIT):
+            assert all(by_id[one].takes_replicas for one in replicas)
             racks = Counter(by_id[one].rack or f"broker {one}" for one in replicas)
             assert max(racks.values()) <= -(-len(replicas) // len(open_racks))
 

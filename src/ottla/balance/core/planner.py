@@ -98,7 +98,9 @@ class _Planner:
             source = self._has_source(number)
             # of those that are too many in a rack, the ones on the fullest brokers go
             for broker in sorted(replicas, key=lambda one: working.load[one][Dimension.DISK]):
-                if not working.open[broker] or broker in self._offline(number):
+                if broker in self._offline(number) or not working.open[broker]:
+                    if not self._must_leave(broker):
+                        continue
                     if source:
                         found.append((number, broker))
                     else:
@@ -112,6 +114,12 @@ class _Planner:
                     found.append((number, broker))
         found.sort(key=lambda one: -working.size(one[0]))
         return found
+
+    def _must_leave(self, broker: int) -> bool:
+        """Whether this plan moves replicas that can't stay on the broker: dead ones are others' to mend."""
+        if self._purpose is Purpose.REMOVE:
+            return self._model.brokers[broker].state is BrokerState.REMOVED
+        return self._purpose in MENDS_RACKS
 
     def _has_source(self, number: int) -> bool:
         offline = self._offline(number)

@@ -18,7 +18,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -31,6 +32,8 @@ from ottla.replicated.preparing import TopicSpec
 from ottla.replicated.records import Record, ReplayedRecord
 from ottla.replicated.topic import ReplicatedTopic
 
+log = logging.getLogger("ottla.balance")
+
 TOPIC: Final = "__ottla_balance"
 WRITERS_ID: Final = "ottla-balance"
 STEP_MS: Final = 30_000
@@ -38,6 +41,8 @@ LEASE_SECONDS: Final = 12.0
 """Without a beat for so long an execution has no owner any more."""
 BEAT_SECONDS: Final = 3.0
 LOOK_SECONDS: Final = 0.2
+PATIENCE_SECONDS: Final = 60.0
+"""For so long a write that fails is tried again, each time from the end of the topic."""
 CHANGES_A_RECORD: Final = 2_000
 EXECUTION: Final = b"execution"
 CHANGES: Final = "changes"
@@ -87,9 +92,13 @@ class Execution:
 
 
 class Journal:
-    """The journal of one cluster: `open`, then the rest, `close` at the end."""
+    """The journal of one cluster: `open`, then the rest, `close` at the end.
 
-    def __init__(self, access: ClusterAccess) -> None:
+    lease_seconds: without a beat for so long an execution has no owner any more.
+    """
+
+    def __init__(self, access: ClusterAccess, lease_seconds: float = LEASE_SECONDS) -> None:
+        self._lease_seconds = lease_seconds
         spec = TopicSpec(TOPIC, "executions of balance", _way_out)
         self._topic = ReplicatedTopic(access, spec, self._replay, WRITERS_ID, STEP_MS)
         self._reading: asyncio.Task[None] | None = None
@@ -116,6 +125,11 @@ class Journal:
         await self._topic.close()
 
     @property
+    def is_lost(self) -> bool:
+        """Whether its topic was deleted: nothing more is read or written."""
+        return self._topic.loss is not None
+
+    @property
     def execution(self) -> Execution | None:
         """The last execution; None before the first."""
         return self._execution
@@ -135,9 +149,9 @@ class Journal:
         return self._stops.get(execution.id)
 
     async def has_owner(self, execution: Execution) -> bool:
-        """Whether somebody carries it out: watches for a beat, LEASE_SECONDS at most."""
+        """Whether somebody carries it out: watches for a beat, as long as the lease at most."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + LEASE_SECONDS
+        end = loop.time() + self._lease_seconds
         while loop.time() < end:
             now = self._execution
             if now is None or now.finished or now.id != execution.id:
@@ -153,26 +167,35 @@ class Journal:
             changes[start : start + CHANGES_A_RECORD] for start in range(0, len(changes), CHANGES_A_RECORD)
         ]
         begun = replace(execution, records=len(parts))
-        await self._take_over()
-        self._require_free()
         records = [
             Record(_key(CHANGES, begun.id, number), _encoded(part)) for number, part in enumerate(parts)
         ]
-        await self._append([*records, Record(EXECUTION, begun.encode())])
+
+        def is_stored() -> bool:
+            return self.unfinished == begun or self._require_free()
+
+        await self._store([*records, Record(EXECUTION, begun.encode())], is_stored)
         return begun
 
-    def _require_free(self) -> None:
+    def _require_free(self) -> bool:
+        """False, as nothing is stored yet. Raises BalanceBusy."""
         if (other := self.unfinished) is not None:
             raise BalanceBusy(busy_line(other))
+        return False
 
     async def adopt(self, execution: Execution, owner: str) -> Execution:
         """Become the owner of an execution that has lost its own. Raises BalanceBusy, StateError."""
-        await self._take_over()
-        now = self.unfinished
-        if now is None or (now.id, now.owner, now.beat) != (execution.id, execution.owner, execution.beat):
-            raise BalanceBusy("the execution has found another owner" if now is None else busy_line(now))
-        adopted = replace(now, owner=owner, beat=now.beat + 1)
-        await self._append([Record(EXECUTION, adopted.encode())])
+        adopted = replace(execution, owner=owner, beat=execution.beat + 1)
+
+        def is_stored() -> bool:
+            now = self.unfinished
+            if now is None:
+                raise BalanceBusy("the execution has come to its end")
+            if now not in (execution, adopted):
+                raise BalanceBusy(busy_line(now))
+            return now == adopted
+
+        await self._store([Record(EXECUTION, adopted.encode())], is_stored)
         return adopted
 
     async def beat(self, execution: Execution) -> Execution:
@@ -192,10 +215,8 @@ class Journal:
 
     async def cleaned(self, execution: Execution, left_over: Sequence[int]) -> None:
         """Store which brokers of a finished execution still have its throttle. Raises StateError."""
-        await self._take_over()
-        if self._execution == execution:
-            cleaned = replace(execution, left_over=tuple(left_over))
-            await self._append([Record(EXECUTION, cleaned.encode())])
+        cleaned = replace(execution, left_over=tuple(left_over))
+        await self._store([Record(EXECUTION, cleaned.encode())], lambda: self._execution != execution)
 
     async def ask_to_stop(self, execution: Execution, at_once: bool) -> None:
         """Ask its owner to stop: to begin no further moves, or to end those under way too."""
@@ -208,17 +229,38 @@ class Journal:
     # -- writing -------------------------------------------------------------------------------------------
 
     async def _store_mine(self, execution: Execution, records: Sequence[Record]) -> None:
-        """Store records if the execution is still this owner's; twice where another only looked."""
-        for _ in range(2):
-            if not self._topic.writable:
-                await self._take_over()
-            now = self.unfinished
-            if now is None or (now.id, now.owner) != (execution.id, execution.owner):
+        """Store records of an execution that is this owner's. Raises LostExecution, StateError."""
+
+        def is_stored() -> bool:
+            now = self._execution
+            if now is not None and records[0].value == now.encode():
+                return True
+            if now is None or now.finished or (now.id, now.owner) != (execution.id, execution.owner):
                 raise LostExecution("the execution belongs to another copy of ottla balance now")
-            with contextlib.suppress(Fenced):
-                await self._topic_append(records)
+            return False
+
+        await self._store(records, is_stored)
+
+    async def _store(self, records: Sequence[Record], is_stored: Callable[[], bool]) -> None:
+        """Store records, all or none, again and again for a while: the topic's own leader may be moving.
+
+        is_stored: whether a try before has stored them; raises where they may not be stored any more. It is
+        asked of all that is in the topic, while nobody else can write.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + PATIENCE_SECONDS
+        while True:
+            try:
+                if not self._topic.writable:
+                    await self._take_over()
+                if not is_stored():
+                    await self._append(records)
                 return
-        raise LostExecution("another copy of ottla balance writes the journal")
+            except StateError as problem:
+                if self.is_lost or loop.time() > end:
+                    raise
+                log.info("%s; it is written again", problem)
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _take_over(self) -> None:
         try:
@@ -231,15 +273,9 @@ class Journal:
 
     async def _append(self, records: Sequence[Record]) -> None:
         try:
-            await self._topic_append(records)
-        except Fenced:
-            raise BalanceBusy("another copy of ottla balance begins at this moment") from None
-
-    async def _topic_append(self, records: Sequence[Record]) -> None:
-        try:
             async with asyncio.timeout(2 * STEP_MS / 1_000):
                 await self._topic.append(records)
-        except (TimeoutError, TooLarge, Unstored, TopicLost) as problem:
+        except (TimeoutError, Fenced, TooLarge, Unstored, TopicLost) as problem:
             raise StateError(
                 f"topic {TOPIC} can't be written: {str(problem) or 'no answer in time'}"
             ) from None

@@ -19,7 +19,7 @@ from ottla.balance.core.rightsizing import Rightsizing, rightsize
 from ottla.balance.execution.journal import BalanceBusy, Execution, Journal, LostExecution
 from ottla.balance.execution.runner import Progress, Runner, RunOptions
 from ottla.balance.healing import Healer
-from ottla.balance.planning import Planned, Wish, planned_from
+from ottla.balance.planning import Planned, Wish, planned_from, reason_not_to
 from ottla.balance.reading import Reading, ReadOptions, read_cluster
 from ottla.client.access import ClusterAccess
 from ottla.client.cluster_requests import ClusterRequests
@@ -95,17 +95,24 @@ class Engine:
 
     async def run(self) -> None:
         """Open the journal, then look after executions without an owner and dead brokers, for ever."""
-        while self._journal is None:
-            await self._open()
-        if self._options.grace_seconds is None:
-            while True:
-                await self._finish_what_was_begun()
-                await asyncio.sleep(AGAIN_SECONDS)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._heal(self._options.grace_seconds), name="healing")
+            if self._options.grace_seconds is not None:
+                tasks.create_task(self._heal(self._options.grace_seconds), name="healing")
             while True:
-                await self._finish_what_was_begun()
-                await asyncio.sleep(AGAIN_SECONDS)
+                await self._reopen_if_lost()
+                if self._journal is None:
+                    await self._open()
+                else:
+                    await self._finish_what_was_begun()
+                    await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _reopen_if_lost(self) -> None:
+        """Close a journal whose topic was deleted, so that it is made again."""
+        journal = self._journal
+        if journal is not None and journal.is_lost and not self.is_executing:
+            self._journal, self._runner = None, None
+            self.problem = "the journal's topic was lost"
+            await journal.close()
 
     async def close(self) -> None:
         """End the execution, as by Ctrl-C: its moves end, its throttles go."""
@@ -205,8 +212,8 @@ class Engine:
         """
         if self._runner is None:
             raise CantBeDone(f"nothing is carried out yet: {self.problem}")
-        if found.plan.problems and found.wish.purpose is not Purpose.FIX_OFFLINE:
-            raise CantBeDone(f"the plan is not carried out: {found.plan.problems[0]}")
+        if (reason := reason_not_to(found)) is not None:
+            raise CantBeDone(f"the plan is not carried out: {reason}")
         if not found.plan.changes:
             return
         async with self._beginning:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from ottla.balance.core.model import Purpose
-from ottla.balance.planning import Planned, Wish, planned
+from ottla.balance.planning import Planned, Wish, planned, reason_not_to
 from ottla.cli.balance.planning_options import Running, planning_options, rules_and_reading
 from ottla.cli.balance.showing import show_plan, summary
 from ottla.cli.cluster.any_broker import CommandError, cluster_client
@@ -194,9 +194,9 @@ async def _carried_out(session: Session, wish: Wish, given: dict[str, Any], runn
 
 
 def _require_sound(found: Planned) -> None:
-    """Raises CommandError for a plan after which a hard goal is missed by more than before, or can't hold."""
-    if found.plan.problems:
-        raise CommandError(f"the plan is not carried out: {found.plan.problems[0]}")
+    """Raises CommandError for a plan that is not to be carried out."""
+    if (reason := reason_not_to(found)) is not None:
+        raise CommandError(f"the plan is not carried out: {reason}")
 
 
 async def _heal(session: Session, given: dict[str, Any], running: Running) -> int:
