@@ -52,8 +52,10 @@ PROGRESS_SECONDS: Final = 0.5
 """Between two reports of one query's progress."""
 BEGIN_TOGETHER: Final = 4
 """Queries that begin at a time: each waits for the broker and for Spark's first batch a good part of it."""
-POLL_MS: Final = 100
-"""Between two looks of a query that has nothing to do. With Spark's 10 ms twenty idle ones take a core."""
+POLL_MS: Final = 250
+"""Between two looks of a query that has nothing to do. A look takes 3 ms of a processor: with Spark's 10 ms
+twenty idle queries took all of two cores, with these a third of one.
+"""
 LOCK_SECONDS: Final = 60.0
 """For a host before this one to be gone."""
 
