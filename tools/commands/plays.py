@@ -141,7 +141,6 @@ NOT_PLAYED: Final = frozenset(
         *("audit count", "audit report", "audit serve"),  # docs/audit.md shows them
         *("audit-log verify", "audit-log list"),
         # docs/links.md shows them
-        *("mirror run", "mirror status"),  # docs/mirror.md shows them
         *("link create", "link list", "link describe", "link promote", "link fail-over", "link delete"),
     }
 )
