@@ -141,6 +141,12 @@ MAX_BODY_BYTES: Final = integer(
     between(1_024, 1 << 30),
     importance=LOW,
 )
+AUDIT_TIER: Final = text_or_none(
+    "ottla.audit.tier",
+    None,
+    "The tier of the audit to which the proxy's producer reports what it sends; without one it does not.",
+    importance=LOW,
+)
 
 PROPAGATE_METHOD: Final[Setting[PropagateMethod | None]] = choice(PropagateMethod).optional(
     "confluent.rest.auth.propagate.method",

@@ -24,13 +24,14 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ottla.client.access import ClusterAccess
+from ottla.client.audit.producer import AuditedProducer
 from ottla.client.registry.async_client import RegistryClient
 from ottla.config.settings import Settings
 from ottla.rest import kafka_errors
 from ottla.rest.daemon_threads import DaemonThreads
 from ottla.rest.figures import ApiVersion, RestFigures
 from ottla.rest.records.bytes_in_work import BytesInWork
-from ottla.rest.settings import MAX_BODY_BYTES, PRODUCER_PREFIX, RESPONSE_TIMEOUT_MS
+from ottla.rest.settings import AUDIT_TIER, MAX_BODY_BYTES, PRODUCER_PREFIX, RESPONSE_TIMEOUT_MS
 from ottla.tracing.trace_context import current_context, trace_headers, with_trace
 from ottla.web.errors import ApiError, ServiceError
 
@@ -177,6 +178,7 @@ class Producing:
         self.figures = RestFigures() if figures is None else figures
         self.schemas = schemas
         self.max_body_bytes = settings[MAX_BODY_BYTES]
+        self._audit_tier = settings[AUDIT_TIER]
         self.work = BytesInWork(max(WORK_BYTES, 2 * self.max_body_bytes))
         self._send_seconds = settings[RESPONSE_TIMEOUT_MS] / 1_000
         given = {**access.properties, **settings.with_prefix(PRODUCER_PREFIX)}
@@ -359,7 +361,10 @@ class Producing:
             raise ServiceError(f"ottla rest: the producer's settings: {text}") from None
 
     def _make(self, properties: dict[str, Any]) -> Producer:
-        return Producer({**properties, "error_cb": self._complain}, logger=clients_log)
+        given = {**properties, "error_cb": self._complain}
+        if self._audit_tier is not None:
+            return AuditedProducer(given, tier=self._audit_tier, logger=clients_log)
+        return Producer(given, logger=clients_log)
 
     def _complain(self, error: KafkaError) -> None:
         """Log an error that librdkafka reports. A fatal one ends this producer: the poll makes another."""
