@@ -395,4 +395,25 @@ ALERTS: Final[tuple[Alert, ...]] = (
         "Pull queries of these tables are refused here, or passed on to another server.",
         "The server's log tells why: a disk that is full, or a topic that is gone.",
     ),
+    # -- the audit ----------------------------------------------------------------------------------------
+    Alert(
+        "OttlaAuditIncomplete",
+        "audit",
+        Severity.CRITICAL,
+        "ottla_audit_incomplete_buckets > 0",
+        "0m",
+        "{{ $value }} buckets of tier {{ $labels.tier }} lack messages",
+        "Messages that producers have reported are not in the tier, and no longer on their way.",
+        "`ottla audit report --details` names them; the page leads to topic, partition and host.",
+    ),
+    Alert(
+        "OttlaAuditBehind",
+        "audit",
+        Severity.WARNING,
+        "ottla_audit_behind_seconds > 300",
+        "2m",
+        "The audit's counter of tier {{ $labels.tier }} is {{ $value }} s behind",
+        "Nothing newer is judged, so losses are not told meanwhile.",
+        "Look at the counter's log: it can't read the cluster, does not keep up, or a transaction is open.",
+    ),
 )

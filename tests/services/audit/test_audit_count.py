@@ -14,12 +14,16 @@ from ottla.client.audit.mark import HEADER, mark
 from support.audit.counting import counting
 from support.audit.faulty import Faulty, settled, total
 from support.clients.confluent import create_topic
+from support.metrics.samples import sample
+from support.servers.cluster import free_port
 from support.servers.ottla_broker import OttlaBroker
 
 
 def test_what_producers_send_arrives(broker: OttlaBroker, tmp_path: Path, unique_name: str) -> None:
     topic = create_topic(broker.bootstrap, unique_name, 3)
-    with counting(broker.bootstrap, tmp_path, unique_name, {"topics.include": unique_name}) as service:
+    metrics = f"127.0.0.1:{free_port()}"
+    settings = {"topics.include": unique_name, "ottla.metrics.listen": metrics}
+    with counting(broker.bootstrap, tmp_path, unique_name, settings) as service:
         config = {"bootstrap.servers": broker.bootstrap, "compression.type": "lz4"}
         with AuditedProducer(config, tier=unique_name, bucket_ms=1_000, host="h1") as producer:
             for number in range(5_000):
@@ -32,6 +36,9 @@ def test_what_producers_send_arrives(broker: OttlaBroker, tmp_path: Path, unique
         assert sum(count for row in rows for count in row["partitions"].values()) == 5_000
         status = httpx.get(service.url).json()
         assert (status["partitions"], status["counted"], status["problem"]) == (3, 5_000, None)
+        scraped = httpx.get(f"http://{metrics}/metrics").text
+        assert sample(scraped, "ottla_audit_counted_records_total", tier=unique_name) == 5_000
+        assert sample(scraped, "ottla_audit_behind_seconds", tier=unique_name) < 60
 
 
 @pytest.mark.parametrize("by", ["records", "headers"])

@@ -111,6 +111,8 @@ CASES = {
     "OttlaSqlCommandUnreadable": gauge("ottla_sql_commands_readable", 0, 1),
     "OttlaSqlHostDies": rates("ottla_sql_host_starts_total", 0.1, 0.01),
     "OttlaSqlUnreadableRecords": rates("ottla_sql_query_unreadable_records", 1, 0, ',query="CSAS_A_1"'),
+    "OttlaAuditIncomplete": gauge("ottla_audit_incomplete_buckets", 1, 0, ',tier="lake"'),
+    "OttlaAuditBehind": gauge("ottla_audit_behind_seconds", 400, 20, ',tier="lake"'),
     "OttlaSqlViewFailed": gauge("ottla_sql_views", 1, 0, ',state="failed"'),
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -13,7 +12,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ottla.audit import settings as names
-from ottla.audit.count.counter import ClusterCounter
+from ottla.audit.count.counter import ClusterCounter, now_ms
+from ottla.audit.observing import count_families
 from ottla.config.settings import Settings
 from ottla.metrics.health import Check, Verdict
 from ottla.web.application import json_answer, json_application
@@ -45,7 +45,9 @@ class CountService:
 
     def observed(self, figures: RequestFigures) -> Observed:
         """See `Service`."""
-        return Observed(checks=[Check("audit-count", self._verdict)])
+        return Observed(
+            lambda: count_families(self._counter, now_ms()), [Check("audit-count", self._verdict)]
+        )
 
     async def start(self, address: HttpAddress) -> None:
         """Begin to count. The cluster need not be there yet."""
@@ -72,7 +74,7 @@ class CountService:
         counter = self._counter
         if counter.problem:
             return Verdict(False, counter.problem)
-        behind_ms = time.time_ns() // 1_000_000 - counter.caught_up_ms
+        behind_ms = now_ms() - counter.caught_up_ms
         return Verdict(behind_ms < BEHIND_MS, f"it has seen all of {behind_ms} ms ago")
 
     async def _status(self, _: Request) -> Response:

@@ -20,6 +20,7 @@ from ottla.audit.core.book import Book
 from ottla.audit.core.rows import Row, rounded_percent, row_fields
 from ottla.audit.core.view import KEPT_ROWS_MS, AuditView
 from ottla.audit.following import Follower, ensure_topics
+from ottla.audit.observing import serve_families
 from ottla.audit.serve.alerting import Alerting
 from ottla.audit.serve.page import DEFAULT_SPAN, Asked, body_of, span_of
 from ottla.client.access import ClusterAccess
@@ -80,7 +81,7 @@ class ServeService:
 
     def observed(self, figures: RequestFigures) -> Observed:
         """See `Service`."""
-        return Observed(checks=[Check("audit", self._verdict)])
+        return Observed(lambda: serve_families(self._view, now_ms()), [Check("audit", self._verdict)])
 
     async def start(self, address: HttpAddress) -> None:
         """Begin to follow. The clusters need not be there yet."""
