@@ -166,8 +166,8 @@ def analyzer_body(last: Planned | None) -> dict[str, Any]:
 
 def healing_body(heals: bool) -> dict[str, Sequence[str]]:
     """The state of self-healing."""
-    kinds = ["BROKER_FAILURE", "DISK_FAILURE"]
-    others = ["GOAL_VIOLATION", "METRIC_ANOMALY", "TOPIC_ANOMALY", "MAINTENANCE_EVENT"]
+    kinds = ["BROKER_FAILURE"]
+    others = ["DISK_FAILURE", "GOAL_VIOLATION", "METRIC_ANOMALY", "TOPIC_ANOMALY", "MAINTENANCE_EVENT"]
     return {
         "selfHealingEnabled": kinds if heals else [],
         "selfHealingDisabled": others if heals else [*kinds, *others],

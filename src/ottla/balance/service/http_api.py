@@ -45,6 +45,23 @@ _PURPOSES: Final = {
     "fix_offline_replicas": Purpose.FIX_OFFLINE,
 }
 _WITH_BROKERS: Final = frozenset({Purpose.ADD, Purpose.REMOVE, Purpose.DEMOTE})
+_COMMON: Final = frozenset({"json", "reason"})
+_PLANNED: Final = frozenset({"dryrun", "verbose", "replication_throttle"})
+_PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
+    "state": frozenset({"substates"}),
+    "load": frozenset({"allow_capacity_estimation"}),
+    "proposals": frozenset({"verbose", "ignore_proposal_cache"}),
+    "user_tasks": frozenset(),
+    "rightsize": frozenset({"growth", "spare"}),
+    "stop_proposal_execution": frozenset({"force_stop"}),
+    **{
+        name: _PLANNED | ({BROKERS} if purpose in _WITH_BROKERS else set())
+        for name, purpose in _PURPOSES.items()
+    },
+}
+"""What each request takes beside `json` and `reason`. Others are refused: to leave out excluded topics, or
+goals, would move what was not meant.
+"""
 _SUBSTATES: Final = ("monitor", "executor", "analyzer", "anomaly_detector")
 
 
@@ -69,11 +86,11 @@ class HttpApi:
         posts |= {"rightsize": self._rightsize, "stop_proposal_execution": self._stop}
         routes = [
             *(
-                Route(f"{ROOT}/{name}", _told(each, Action.READ), methods=["GET"])
+                Route(f"{ROOT}/{name}", _told(name, each, Action.READ), methods=["GET"])
                 for name, each in gets.items()
             ),
             *(
-                Route(f"{ROOT}/{name}", _told(each, Action.ADMIN), methods=["POST"])
+                Route(f"{ROOT}/{name}", _told(name, each, Action.ADMIN), methods=["POST"])
                 for name, each in posts.items()
             ),
         ]
@@ -184,14 +201,19 @@ class HttpApi:
 
 
 def _told(
-    handler: Callable[[Request], Awaitable[Response]], action: Action
+    name: str, handler: Callable[[Request], Awaitable[Response]], action: Action
 ) -> Callable[[Request], Awaitable[Response]]:
     """The handler for those who may do this; its errors in Cruise Control's shape."""
+    taken = _PARAMETERS[name] | _COMMON
 
     async def answer(request: Request) -> Response:
         if not grants_of(request.scope).allow_all(action):
             raise denied(request.scope, action, "everything")
         try:
+            if unknown := sorted(set(request.query_params) - taken):
+                raise ApiError(
+                    400, 400, f"{name} takes no parameter {unknown[0]}; it takes {', '.join(sorted(taken))}"
+                )
             return await handler(request)
         except ApiError as problem:
             return _failed(problem.status, problem.message)
