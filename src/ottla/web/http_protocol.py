@@ -91,17 +91,30 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._refuse(431, b"Request Header Fields Too Large", f"Headers of more than {HEAD_BYTES} bytes")
 
     def _parse(self, data: bytes) -> None:
-        """As uvicorn's own `data_received`, which would lose the body of a request that offers an upgrade."""
+        """As uvicorn's own `data_received`, which would lose the body of a request that offers an upgrade.
+
+        The parser reads no body behind an offer. Such a request is taken as if it offered nothing (RFC 9110,
+        7.8): its headers are parsed again without the offer, and what follows them is its body.
+        """
         self._unset_keepalive_if_required()
-        try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserError:
-            self.send_400_response("Invalid HTTP request received.")
-        except httptools.HttpParserUpgrade as upgrade:
-            if self._should_upgrade():
-                self.handle_websocket_upgrade()
-            elif self._offers_upgrade():
-                self._go_on_without_upgrade(data[upgrade.args[0] :])
+        head, left = b"", memoryview(data)
+        while head or left:
+            try:
+                if head:
+                    again, head = head, b""
+                    self.parser.feed_data(again)
+                if left:
+                    self.parser.feed_data(left)
+                return
+            except httptools.HttpParserError:
+                self.send_400_response("Invalid HTTP request received.")
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                if self._should_upgrade():
+                    self.handle_websocket_upgrade()
+                if not self._offers_upgrade():
+                    return
+                head, left = self._without_offer(), left[upgrade.args[0] :]
 
     def _offers_upgrade(self) -> bool:
         """Whether the request offers a protocol that is not spoken here, as Java's client does HTTP/2."""
@@ -109,11 +122,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             return False
         return not self._should_upgrade()
 
-    def _go_on_without_upgrade(self, rest: bytes) -> None:
-        """Take the request as if it offered nothing (RFC 9110, 7.8). rest: what follows its headers.
-
-        The parser reads no body behind an offer, so that it gets the headers again, without it.
-        """
+    def _without_offer(self) -> bytes:
+        """The request's line and headers, but for the offer."""
         version = self.parser.get_http_version().encode()
         lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version)]
         for name, value in self.headers:
@@ -122,7 +132,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
                 value = b", ".join(each for each in wanted if each.lower() != b"upgrade")
             if name != b"upgrade":
                 lines.append(b"%s: %s" % (name, value))
-        self._parse(b"\r\n".join([*lines, b"", b""]) + rest)
+        return b"\r\n".join([*lines, b"", b""])
 
     def on_headers_complete(self) -> None:
         if self._offers_upgrade():

@@ -140,6 +140,17 @@ def test_offers_in_a_pipeline_and_without_bodies_are_declined() -> None:
     with_connection(story)
 
 
+def test_thousands_of_offers_at_once_are_declined_one_after_the_other() -> None:
+    async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        one = b"GET /a%20b HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: h2c\r\n"
+        count = 3_000
+        writer.write(b"".join(one + b"X-Number: %d\r\n\r\n" % number for number in range(count)))
+        for number in range(count):
+            assert await answer(reader) == (200, {"method": "GET", "body": "", "x-number": str(number)})
+
+    with_connection(story)
+
+
 def test_a_connect_is_no_offer() -> None:
     async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"CONNECT somewhere:443 HTTP/1.1\r\nHost: somewhere:443\r\n\r\n")
