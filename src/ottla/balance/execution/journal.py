@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -110,11 +110,7 @@ class Journal:
         """Make the topic or check it, and read it to its end. Raises StateError."""
         await self._topic.prepare()
         self._reading = asyncio.create_task(self._topic.read(), name="reading the journal of balance")
-        try:
-            async with asyncio.timeout(STEP_MS / 1_000):
-                await self._topic.read_to_end()
-        except (TimeoutError, TopicLost, Unstored) as problem:
-            raise StateError(f"topic {TOPIC} can't be read: {str(problem) or 'no answer in time'}") from None
+        await self._retried(self._topic.read_to_end, "read")
 
     async def close(self) -> None:
         """End reading."""
@@ -263,13 +259,25 @@ class Journal:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _take_over(self) -> None:
+        await self._retried(self._topic.take_over, "written")
+
+    async def _retried(self, step: Callable[[], Awaitable[None]], done: str) -> None:
+        """A step over the topic, again while its leader moves. Raises StateError."""
+        reason = "no answer in time"
         try:
             async with asyncio.timeout(2 * STEP_MS / 1_000):
-                await self._topic.take_over()
-        except (TimeoutError, Fenced, Unstored, TopicLost) as problem:
-            raise StateError(
-                f"topic {TOPIC} can't be written: {str(problem) or 'no answer in time'}"
-            ) from None
+                while True:
+                    try:
+                        await step()
+                        return
+                    except Unstored as problem:
+                        reason = str(problem)
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            pass
+        except (Fenced, TopicLost) as problem:
+            reason = str(problem)
+        raise StateError(f"topic {TOPIC} can't be {done}: {reason}")
 
     async def _append(self, records: Sequence[Record]) -> None:
         try:
