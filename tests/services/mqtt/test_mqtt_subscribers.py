@@ -150,7 +150,9 @@ def test_mosquitto_sub(broker: OttlaBroker, tmp_path: Path, unique_name: str) ->
     topic = create_topic(broker.bootstrap, unique_name)
     metrics = free_port()
     with proxy(broker, tmp_path, f"#={topic}", ottla__metrics__listen=f"127.0.0.1:{metrics}") as service:
-        words = ["mosquitto_sub", "-p", str(service.port), "-t", "a/#", "-v", "-C", "2", "-d"]
+        # in lines, into a pipe too: it would keep what it says of itself until it ends
+        words = ["stdbuf", "-oL", "mosquitto_sub", "-p", str(service.port), "-t", "a/#"]
+        words += ["-v", "-C", "2", "-d", "-W", "60"]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as listening:
             assert listening.stdout is not None
             for line in listening.stdout:
@@ -163,8 +165,8 @@ def test_mosquitto_sub(broker: OttlaBroker, tmp_path: Path, unique_name: str) ->
                     check=True,
                 )
                 assert done.returncode == 0
-            told = listening.stdout.read()
-            assert listening.wait(TIMEOUT_S) == 0
+            told, _ = listening.communicate(timeout=TIMEOUT_S)
+            assert listening.returncode == 0
         assert [line for line in told.splitlines() if line.startswith("a/b ")] == ["a/b one", "a/b two"]
         sent = by_labels(
             scrape(f"http://127.0.0.1:{metrics}/metrics"), "ottla_mqtt_deliveries_total", "outcome"

@@ -14,9 +14,9 @@ from ottla.cli.main import ottla as whole_command
 from ottla.config.errors import UserError
 
 #: Start processes that end with a signal, or take seconds; their words are tried with `--help` in the end.
-SERVERS = ("broker", "demo", "doctor", "registry", "rest", "streams", "up")
+SERVERS = ("audit", "balance", "broker", "demo", "doctor", "mqtt", "registry", "rest", "streams", "up")
 #: The words below a command that start one.
-WORKERS = ("serve", "worker", "standalone")
+WORKERS = ("serve", "server", "worker", "standalone")
 
 
 def commands_below(
