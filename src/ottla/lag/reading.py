@@ -10,12 +10,12 @@ partitions. Ends of partitions that come up with the second reading are read aft
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ottla.client.admin.partition_offsets import EARLIEST, LATEST, FoundOffset, list_offsets
+from ottla.client.clock import now_ms
 from ottla.client.cluster_requests import ClusterRequests, TopicPartition
 from ottla.client.errors import ClusterError
 from ottla.client.first_records import FirstRecord, Found, Place, first_records
@@ -239,11 +239,6 @@ async def _logs(
     return {
         one: LogSpan(end, _offset(starts.get(one)), _offset(later.get(one))) for one, end in known.items()
     }
-
-
-def now_ms() -> int:
-    """The time, in ms since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 def _behind(

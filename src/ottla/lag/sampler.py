@@ -18,6 +18,7 @@ from typing import Final
 
 from ottla.client.access import ClusterAccess
 from ottla.client.admin.partition_offsets import EARLIEST, LATEST, FoundOffset
+from ottla.client.clock import now_ms
 from ottla.client.cluster_requests import ClusterRequests, TopicPartition
 from ottla.client.errors import ClusterError, NoSuchTopic
 from ottla.client.first_records import first_records
@@ -29,7 +30,6 @@ from ottla.lag.core.tracker import GroupVerdict, Rules, Tracker, Wanted
 from ottla.lag.reading import (
     GROUPS_A_REQUEST,
     LEADER_SECONDS,
-    now_ms,
     read_offsets,
     read_owners,
     read_pages,

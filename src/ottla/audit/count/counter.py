@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -38,6 +37,7 @@ from ottla.audit.following import BOTH, Follower, ensure_topics
 from ottla.client.access import ClusterAccess
 from ottla.client.audit.mark import LAST_BUCKET_MS
 from ottla.client.audit.topics import COUNTS_TOPIC
+from ottla.client.clock import now_ms
 from ottla.client.cluster_requests import ClusterRequests, TopicPartition
 from ottla.client.errors import ClusterError
 from ottla.client.records.batches import Gathering
@@ -334,8 +334,3 @@ class _Life:
         if delta.tier == self._options.tier and self._following is not None:
             where = f"{delta.topic}-{delta.partition}"
             self._conflict = f"another counter of tier {delta.tier} has counted {where} too"
-
-
-def now_ms() -> int:
-    """The time, as records have it."""
-    return time.time_ns() // 1_000_000

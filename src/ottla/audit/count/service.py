@@ -12,8 +12,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ottla.audit import settings as names
-from ottla.audit.count.counter import ClusterCounter, now_ms
+from ottla.audit.count.counter import ClusterCounter
 from ottla.audit.observing import count_families
+from ottla.client.clock import now_ms
 from ottla.config.settings import Settings
 from ottla.metrics.health import Check, Verdict
 from ottla.web.application import json_answer, json_application

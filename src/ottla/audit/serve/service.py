@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, Final
@@ -24,6 +23,7 @@ from ottla.audit.observing import serve_families
 from ottla.audit.serve.alerting import Alerting
 from ottla.audit.serve.page import DEFAULT_SPAN, Asked, body_of, span_of
 from ottla.client.access import ClusterAccess
+from ottla.client.clock import now_ms
 from ottla.client.cluster_requests import ClusterRequests
 from ottla.client.errors import ClusterError
 from ottla.config.settings import Settings
@@ -217,11 +217,6 @@ class ServeService:
                 break
         details = asked.get("details") == "true"
         return json_answer([row_fields(row, details=details) for row in rows[:MOST_ROWS]])
-
-
-def now_ms() -> int:
-    """The time, as records have it."""
-    return time.time_ns() // 1_000_000
 
 
 def _asked(request: Request) -> Asked:

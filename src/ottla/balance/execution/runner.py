@@ -13,7 +13,6 @@ import asyncio
 import logging
 import os
 import socket
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +31,7 @@ from ottla.balance.execution.journal import (
 from ottla.balance.execution.requests import Ongoing, elect, ongoing, reassign
 from ottla.balance.execution.throttles import brokers_of, remove_throttles, set_throttles, without_rate
 from ottla.client.access import ClusterAccess
+from ottla.client.clock import now_ms
 from ottla.client.cluster_requests import ClusterRequests, TopicPartition
 from ottla.client.errors import ClusterError
 from ottla.replicated.errors import StateError
@@ -131,7 +131,7 @@ class Runner:
             uuid.uuid4().hex[:12],
             purpose,
             self._owner,
-            time.time_ns() // 1_000_000,
+            now_ms(),
             options.throttle,
             throttled,
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ottla.client.clock import now_ms
 from ottla.web.errors import ApiError
 
 MAX_ACTIVE: Final = 25
@@ -55,7 +55,7 @@ class UserTasks:
             str(uuid.uuid4()),
             line,
             client,
-            time.time_ns() // 1_000_000,
+            now_ms(),
             asyncio.create_task(run(), name=f"user task {line}"),
         )
         self._tasks[task.id] = task

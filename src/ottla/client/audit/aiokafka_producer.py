@@ -25,8 +25,8 @@ from ottla.client.audit.sending import (
     CLOSE_SECONDS,
     DEFAULT_INTERVAL_SECONDS,
     LEAST_INTERVAL_SECONDS,
-    now_ms,
 )
+from ottla.client.clock import now_ms
 
 _KEPT_PREFIXES: Final = ("bootstrap_servers", "security_protocol", "ssl_", "sasl_", "api_version")
 _log = logging.getLogger("ottla.audit")

@@ -20,6 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 from ottla.client.audit.ledger import Ledger
 from ottla.client.audit.reports import REPORTS_TOPIC, Report, report_key, report_value
 from ottla.client.audit.topics import PARTITIONS, TOPIC_SETTINGS
+from ottla.client.clock import now_ms
 
 DEFAULT_INTERVAL_SECONDS: Final = 30.0
 LEAST_INTERVAL_SECONDS: Final = 0.2
@@ -31,11 +32,6 @@ _KEPT_PREFIXES: Final = ("sasl.", "ssl.", "enable.ssl.", "security.", "broker.",
 _KEPT: Final = frozenset({"bootstrap.servers", "metadata.broker.list", "oauth_cb", "log_level"})
 
 _log = logging.getLogger("ottla.audit")
-
-
-def now_ms() -> int:
-    """The time, as records have it."""
-    return time.time_ns() // 1_000_000
 
 
 def connection_settings(config: Mapping[str, Any]) -> dict[str, Any]:
