@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
 
 import orjson
 import pytest
@@ -12,73 +11,27 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.web.application import json_answer, json_application
+from ottla.web.application import json_answer
 from ottla.web.bodies import read_body
 from ottla.web.front_settings import FrontOptions
-from ottla.web.request_figures import RequestFigures
-from ottla.web.running import run_alone
-from ottla.web.server import HttpAddress
-from ottla.web.service_metrics import Observed
-from support.clients.confluent import TIMEOUT_S
+from support.web.routes_service import RoutesService, Story, with_connection
 
 OFFER = (
     b"Connection: Upgrade, HTTP2-Settings, keep-alive\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\n"
 )
-Story = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-class Mirror:
-    """Tells the method, the body and the headers of each request."""
-
-    name = "mirror"
-
-    def __init__(self, *, takes_http2: bool) -> None:
-        async def told(request: Request) -> Response:
-            body = await read_body(request, 10_000_000)
-            headers = {
-                name: value for name, value in request.headers.items() if name in ("upgrade", "x-number")
-            }
-            return json_answer({"method": request.method, "body": body.decode(), **headers})
-
-        self.front = FrontOptions(http2=takes_http2)
-        self.app = json_application([Route("/a b", told, methods=["GET", "POST", "PUT"])])
-        self.address: asyncio.Future[HttpAddress] = asyncio.get_running_loop().create_future()
-        self.end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-    async def start(self, address: HttpAddress) -> None:
-        self.address.set_result(address)
-
-    def observed(self, figures: RequestFigures) -> Observed:
-        return Observed()
-
-    def end_requests(self) -> None:
-        pass
-
-    async def failed(self) -> str:
-        return await self.end
-
-    async def stop(self) -> None:
-        pass
+async def told(request: Request) -> Response:
+    """The method, the body and some headers of a request."""
+    body = await read_body(request, 10_000_000)
+    headers = {name: value for name, value in request.headers.items() if name in ("upgrade", "x-number")}
+    return json_answer({"method": request.method, "body": body.decode(), **headers})
 
 
-def with_connection(story: Story, *, takes_http2: bool = False) -> None:
+def play(story: Story, *, takes_http2: bool = False) -> None:
     async def run() -> None:
-        service = Mirror(takes_http2=takes_http2)
-        running = asyncio.create_task(
-            run_alone(service, [HttpAddress("127.0.0.1", 0)], lambda line: None, None)
-        )
-        address = await service.address
-        while True:
-            try:
-                reader, writer = await asyncio.open_connection(address.host, address.port)
-                break
-            except ConnectionRefusedError:
-                await asyncio.sleep(0.01)
-        async with asyncio.timeout(TIMEOUT_S):
-            await story(reader, writer)
-        writer.close()
-        service.end.set_result("told to")
-        assert await running == 1
+        routes = [Route("/a b", told, methods=["GET", "POST", "PUT"])]
+        await with_connection(RoutesService(routes, FrontOptions(http2=takes_http2)), story)
 
     asyncio.run(run())
 
@@ -127,7 +80,7 @@ def test_bodies_behind_an_offer_arrive_whole(seed: int, takes_http2: bool) -> No
             assert (status, told["body"], told["x-number"]) == (200, body, str(number))
             assert "upgrade" not in told
 
-    with_connection(story, takes_http2=takes_http2)
+    play(story, takes_http2=takes_http2)
 
 
 def test_offers_in_a_pipeline_and_without_bodies_are_declined() -> None:
@@ -137,7 +90,7 @@ def test_offers_in_a_pipeline_and_without_bodies_are_declined() -> None:
         assert await answer(reader) == (200, {"method": "GET", "body": "", "x-number": "1"})
         assert await answer(reader) == (200, {"method": "GET", "body": "ok", "x-number": "2"})
 
-    with_connection(story)
+    play(story)
 
 
 def test_thousands_of_offers_at_once_are_declined_one_after_the_other() -> None:
@@ -148,7 +101,7 @@ def test_thousands_of_offers_at_once_are_declined_one_after_the_other() -> None:
         for number in range(count):
             assert await answer(reader) == (200, {"method": "GET", "body": "", "x-number": str(number)})
 
-    with_connection(story)
+    play(story)
 
 
 def test_a_connect_is_no_offer() -> None:
@@ -157,4 +110,4 @@ def test_a_connect_is_no_offer() -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         assert int(head.split()[1]) in (400, 404, 405)
 
-    with_connection(story)
+    play(story)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 from starlette.requests import Request
@@ -13,76 +12,36 @@ from starlette.routing import Route
 from ottla.metrics.endpoint import MetricsEndpoint
 from ottla.metrics.settings import Address, EndpointOptions
 from ottla.web import http_protocol
-from ottla.web.application import json_answer, json_application
+from ottla.web.application import json_answer
 from ottla.web.bodies import parse_json, read_body
 from ottla.web.errors import ApiError
 from ottla.web.front_settings import FrontOptions
-from ottla.web.request_figures import RequestFigures
-from ottla.web.running import Watched, run_alone
-from ottla.web.server import HttpAddress
-from ottla.web.service_metrics import Observed, ServicesMetrics
-from support.clients.confluent import TIMEOUT_S
+from ottla.web.running import Watched
+from ottla.web.service_metrics import ServicesMetrics
 from support.metrics.samples import by_labels, sample
-
-Story = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-class EchoService:
-    """Answers a POST with its body, JSON, and ends when it is told to."""
-
-    name = "echo"
-
-    def __init__(self) -> None:
-        async def echo(request: Request) -> Response:
-            body = await read_body(request, 1_000_000)
-            return json_answer(parse_json(body, ApiError(400, 40001, "not JSON")))
-
-        async def long(_request: Request) -> Response:
-            return Response(b"x" * (64 << 20))
-
-        self.front = FrontOptions()
-        self.app = json_application([Route("/", echo, methods=["POST"]), Route("/long", long)])
-        self.address: asyncio.Future[HttpAddress] = asyncio.get_running_loop().create_future()
-        self.end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-    async def start(self, address: HttpAddress) -> None:
-        self.address.set_result(address)
-
-    def observed(self, figures: RequestFigures) -> Observed:
-        return Observed()
-
-    def end_requests(self) -> None:
-        pass
-
-    async def failed(self) -> str:
-        return await self.end
-
-    async def stop(self) -> None:
-        pass
+from support.web.routes_service import RoutesService, Story, with_connection
 
 
-def with_connection(story: Story, metrics: ServicesMetrics | None = None) -> None:
+async def echo(request: Request) -> Response:
+    body = await read_body(request, 1_000_000)
+    return json_answer(parse_json(body, ApiError(400, 40001, "not JSON")))
+
+
+async def long(_request: Request) -> Response:
+    return Response(b"x" * (64 << 20))
+
+
+def play(story: Story, metrics: ServicesMetrics | None = None) -> None:
+    """A story with a service that answers a POST with its body, JSON."""
+
     async def run() -> None:
-        service = EchoService()
-        anywhere = HttpAddress("127.0.0.1", 0)
         watched = None
         if metrics is not None:
             options = EndpointOptions(Address("127.0.0.1", 0))
             endpoint = MetricsEndpoint("ottla echo", options, metrics.exposition, metrics.health)
             watched = Watched(metrics, endpoint)
-        running = asyncio.create_task(run_alone(service, [anywhere], lambda line: None, watched))
-        address = await service.address
-        while True:
-            try:
-                reader, writer = await asyncio.open_connection(address.host, address.port)
-                break
-            except ConnectionRefusedError:
-                await asyncio.sleep(0.01)
-        async with asyncio.timeout(TIMEOUT_S):
-            await story(reader, writer)
-        writer.close()
-        service.end.set_result("told to")
-        assert await running == 1
+        routes = [Route("/", echo, methods=["POST"]), Route("/long", long)]
+        await with_connection(RoutesService(routes, FrontOptions()), story, watched)
 
     asyncio.run(run())
 
@@ -107,7 +66,7 @@ def test_endless_headers_end_the_connection(piece: bytes) -> None:
         writer.write(piece * (40 * http_protocol.HEAD_BYTES // len(piece)))
         await require_refusal(reader)
 
-    with_connection(story)
+    play(story)
 
 
 def test_an_endless_url_and_endless_trailers_end_the_connection() -> None:
@@ -124,8 +83,8 @@ def test_an_endless_url_and_endless_trailers_end_the_connection() -> None:
             await asyncio.sleep(0)
         await require_refusal(reader)
 
-    with_connection(story)
-    with_connection(trailers)
+    play(story)
+    play(trailers)
 
 
 def test_what_is_no_http_is_told_in_json() -> None:
@@ -134,7 +93,7 @@ def test_what_is_no_http_is_told_in_json() -> None:
         assert await status(reader) == 400
         assert b'"error_code":400' in await reader.read()
 
-    with_connection(story)
+    play(story)
 
 
 def test_requests_that_go_on_meet_no_bound() -> None:
@@ -147,7 +106,7 @@ def test_requests_that_go_on_meet_no_bound() -> None:
             assert await status(reader) == 200
             assert await reader.readexactly(len(body)) == body
 
-    with_connection(story)
+    play(story)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +121,7 @@ def test_a_body_that_is_too_large_is_refused(claimed: bytes) -> None:
             writer.write(b"%x\r\n" % 100_000 + b" " * 100_000 + b"\r\n")
         assert await status(reader) == 413
 
-    with_connection(story)
+    play(story)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +139,7 @@ def test_silence_ends_the_connection(begun: bytes, monkeypatch: pytest.MonkeyPat
         with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
             await reader.readexactly(1)
 
-    with_connection(story)
+    play(story)
 
 
 def test_who_takes_no_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +156,7 @@ def test_who_takes_no_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
                 await writer.drain()
                 await asyncio.sleep(0.01)
 
-    with_connection(story)
+    play(story)
 
 
 def test_connections_and_refused_heads_are_counted() -> None:
@@ -218,7 +177,7 @@ def test_connections_and_refused_heads_are_counted() -> None:
         assert refused() == {("head_bytes",): 1, ("malformed",): 1}
 
     for story in (endless, malformed):
-        with_connection(story, metrics)
+        play(story, metrics)
     text = metrics.exposition.text()
     assert sample(text, "ottla_http_connections", service="echo") == 0
     assert sample(text, "ottla_http_connections_opened_total", service="echo") == 2
