@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.formats.json_format import JsonFormat, decode_in_steps
+from ottla.pipeline.formats.json_format import JsonFormat
 from ottla.pipeline.formats.plain_json import plain_rows
 
 pytestmark = pytest.mark.spark
@@ -90,20 +91,31 @@ def plain_document(dice: random.Random, wanted: Any) -> Any:
             return dice.randrange(-(2**31), 2**31)
 
 
+@pytest.fixture(params=[False, True])
+def lower_too(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Whether names in lower case are read too, in a session that tells names apart by case, as SQL's do."""
+    spark.conf.set("spark.sql.caseSensitive", str(request.param))
+    yield request.param
+    spark.conf.unset("spark.sql.caseSensitive")
+
+
 @pytest.mark.parametrize("ddl", TYPES)
-def test_objects_are_read_as_from_json_reads_them(spark: SparkSession, ddl: str) -> None:
+def test_objects_are_read_as_from_json_reads_them(spark: SparkSession, ddl: str, lower_too: bool) -> None:
     seed = random.randrange(1 << 30)
     dice, wanted = random.Random(seed), StructType.fromDDL(ddl)
     names = (*wanted.names, *(("x", "y", "n") if "ARRAY" in ddl else ()))
+    if lower_too:
+        names = (*names, *(each.lower() for each in names))
     made = [document(dice, names) for _ in range(600)]
     made += [json.dumps(plain_document(dice, wanted.jsonValue())).encode() for _ in range(200)]
     frame = spark.createDataFrame(
         [(at, each) for at, each in enumerate(made)] + [(-1, None)], "at INT, v BINARY"
     )
-    given = frame.select("at", "v", JsonFormat(wanted).decode(F.col("v"), "", False).alias("wanted"))
-    rows = plain_rows(spark, F.col("v"), wanted)
+    format_ = JsonFormat(wanted, lower_too)
+    given = frame.select("at", "v", format_.decode(F.col("v"), "", False).alias("wanted"))
+    rows = plain_rows(spark, F.col("v"), wanted, lower_too=lower_too)
     assert rows is not None
-    both = decode_in_steps(given.withColumn("plain", rows), "v", wanted, "found")
+    both = format_.decode_in_steps(given.withColumn("plain", rows), "v", "found")
     plain = 0
     for row in both.collect():
         assert row.found == row.wanted or repr(row.found) == repr(row.wanted), (seed, row.v)

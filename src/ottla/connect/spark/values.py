@@ -23,7 +23,7 @@ from ottla.pipeline.formats import BOOLEAN, BYTES, FLOAT32, FLOAT64, INT16, INT3
 from ottla.pipeline.formats.avro import AvroFormat
 from ottla.pipeline.formats.connect_json import ConnectJsonFormat, connect_schema
 from ottla.pipeline.formats.format import Format, FormatError
-from ottla.pipeline.formats.json_format import JsonFormat, decode_in_steps
+from ottla.pipeline.formats.json_format import JsonFormat
 from ottla.pipeline.formats.json_schema import JsonSchemaFormat
 from ottla.pipeline.formats.protobuf import ProtobufFormat
 from ottla.pipeline.formats.python_types import spark_type
@@ -149,7 +149,7 @@ def decoded_side(frame: DataFrame, side: str, made: Format) -> DataFrame:
     from pyspark.sql import functions as F
 
     if isinstance(made, JsonFormat) and made.type is not None:
-        return decode_in_steps(frame, side, made.type, side)
+        return made.decode_in_steps(frame, side, side)
     return frame.withColumn(side, made.decode(F.col(side), F.col("topic"), side == "key"))
 
 

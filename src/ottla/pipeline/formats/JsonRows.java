@@ -3,6 +3,7 @@ package ottla.pipeline;
 import java.io.IOException;
 import java.io.Serializable;
 import java.util.HashMap;
+import java.util.Locale;
 
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonParser;
@@ -58,20 +59,24 @@ public final class JsonRows implements Serializable {
 
     private final Shape shape;
 
-    /** Raises IllegalArgumentException for a type that it does not read: see `reads`. */
-    public JsonRows(DataType type) {
-        if (!reads(type)) {
+    /**
+     * lowerToo: a field's name may be written in lower case.
+     *
+     * Raises IllegalArgumentException for a type that it does not read: see `reads`.
+     */
+    public JsonRows(DataType type, boolean lowerToo) {
+        if (!reads(type, lowerToo)) {
             throw new IllegalArgumentException(type.toString());
         }
-        this.shape = shapeOf(type, true);
+        this.shape = shapeOf(type, true, lowerToo);
     }
 
     /** Whether this class has rows of a type: an object of texts, numbers, truth values, arrays and objects. */
-    public static boolean reads(DataType type) {
-        return type instanceof StructType && shapeOf(type, true) != null;
+    public static boolean reads(DataType type, boolean lowerToo) {
+        return type instanceof StructType && shapeOf(type, true, lowerToo) != null;
     }
 
-    private static Shape shapeOf(DataType type, boolean mayBeNull) {
+    private static Shape shapeOf(DataType type, boolean mayBeNull, boolean lowerToo) {
         Shape made = new Shape();
         made.mayBeNull = mayBeNull;
         if (type.equals(DataTypes.StringType)) {
@@ -86,7 +91,7 @@ public final class JsonRows implements Serializable {
             made.kind = BOOLEAN;
         } else if (type instanceof ArrayType) {
             made.kind = ARRAY;
-            Shape element = shapeOf(((ArrayType) type).elementType(), ((ArrayType) type).containsNull());
+            Shape element = shapeOf(((ArrayType) type).elementType(), ((ArrayType) type).containsNull(), lowerToo);
             if (element == null) {
                 return null;
             }
@@ -97,9 +102,18 @@ public final class JsonRows implements Serializable {
             made.inner = new Shape[fields.length];
             made.places = new HashMap();
             for (int place = 0; place < fields.length; place++) {
-                made.inner[place] = shapeOf(fields[place].dataType(), fields[place].nullable());
+                made.inner[place] = shapeOf(fields[place].dataType(), fields[place].nullable(), lowerToo);
                 if (made.inner[place] == null || made.places.put(fields[place].name(), new Integer(place)) != null) {
                     return null;
+                }
+            }
+            for (int place = 0; lowerToo && place < fields.length; place++) {
+                String other = fields[place].name().toLowerCase(Locale.ROOT);
+                Integer its = (Integer) made.places.get(other);
+                if (its == null) {
+                    made.places.put(other, new Integer(place));
+                } else if (!fields[its.intValue()].name().equals(other)) {
+                    return null; // two fields have one name in lower case
                 }
             }
         } else {

@@ -41,6 +41,7 @@ from pyspark.sql.types import (
 
 from ottla.pipeline.formats.arrow_udf import nullable_throughout
 from ottla.pipeline.formats.format import ERROR, VALUE, FormatError, decoded, once
+from ottla.pipeline.formats.json_spellings import both_spellings, one_spelling
 from ottla.pipeline.formats.plain_json import plain_rows
 from ottla.pipeline.formats.primitives import invalid_utf8
 from ottla.pipeline.formats.python_types import TypeLike, spark_type
@@ -64,18 +65,22 @@ MAX_TYPE_CHARACTERS: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class JsonFormat:
-    """JSON of one Spark type; without a type, any JSON as its text."""
+    """JSON of one Spark type; without a type, any JSON as its text.
+
+    lower_too: fields are read by their names in lower case too (json_spellings.py).
+    """
 
     type: DataType | None = None
+    lower_too: bool = False
 
     @classmethod
-    def of(cls, wanted: TypeLike | None) -> JsonFormat:
+    def of(cls, wanted: TypeLike | None, *, lower_too: bool = False) -> JsonFormat:
         """The format of a Spark type, a DDL text or a Python annotation. Raises FormatError."""
         if wanted is None:
             return cls()
         found = spark_type(wanted)
         check_json_can_say(found)
-        return cls(found)
+        return cls(found, lower_too)
 
     @property
     def native(self) -> bool:
@@ -94,16 +99,56 @@ class JsonFormat:
         text = column.cast("string")
         # Bytes that are not UTF-8 are kept from the parser, which would replace them.
         valid = F.when(F.is_valid_utf8(column), text)
-        parsed = parse_json(valid, self.data_type())
+        parsed = parse_json(valid, self._read_type())
         broken = invalid_utf8(column)
 
         def result(found: Column) -> Column:
-            value = found.getField(VALUE)
+            value = self._made(found.getField(VALUE))
             if self.type is None:
                 value = F.when(value.isNotNull(), text)
             return decoded(value, F.coalesce(broken, found.getField(ERROR)))
 
         return F.get(F.transform(F.array(parsed), result), 0)
+
+    def decode_in_steps(self, frame: DataFrame, column: str, into: str) -> DataFrame:
+        """A frame with a column of bytes decoded into another one, as by `decode`, for less.
+
+        Plain objects are read by a class of ottla's, and `from_json` is asked for the others alone; where
+        there is no such class for a type or session, `from_json` has half of its cost. For formats with a type.
+        """
+        bytes_of = F.col(column)
+        rows = plain_rows(frame.sparkSession, bytes_of, self.data_type(), lower_too=self.lower_too)
+        if rows is None:
+            return self._parsed_in_steps(frame, column, into)
+        plain = f"{into} plain of ottla"
+        found = F.struct(F.col(plain).alias(VALUE), F.lit(None).cast("STRING").alias(ERROR))
+        # Spark interprets the functions of higher order in `decode`, and for these rows alone: compiled steps
+        # for them would make the whole too long for the JVM's compiler.
+        others = self.decode(once(bytes_of), "", False)
+        frame = frame.withColumn(plain, rows)
+        return frame.withColumn(into, F.when(F.col(plain).isNotNull(), found).otherwise(others)).drop(plain)
+
+    def _parsed_in_steps(self, frame: DataFrame, column: str, into: str) -> DataFrame:
+        """Each step is a projection of its own, which Spark runs as compiled code.
+
+        An expression alone binds what it mentions twice by functions of higher order, which Spark interprets.
+        """
+        text, parsed = f"{into} text of ottla", f"{into} parsed of ottla"
+        bytes_of, read = F.col(column), self._read_type()
+        frame = frame.withColumn(text, F.when(F.is_valid_utf8(bytes_of), bytes_of.cast("string")))
+        frame = frame.withColumn(parsed, _parsed(once(F.col(text)), read))
+        judged = _judged(F.col(parsed), F.col(text), read)
+        error = F.coalesce(invalid_utf8(bytes_of), judged.getField(ERROR))
+        value = self._made(judged.getField(VALUE))
+        return frame.withColumn(into, decoded(value, error)).drop(text, parsed)
+
+    def _read_type(self) -> DataType:
+        """The type that `from_json` is asked for."""
+        return both_spellings(self.data_type()) if self.lower_too else self.data_type()
+
+    def _made(self, read: Column) -> Column:
+        """What `from_json` has read, as a value of the type."""
+        return one_spelling(read, self.data_type()) if self.lower_too else read
 
     def encode(self, column: Column, topic: str, is_key: bool) -> Column:
         text = column if self.type is None else json_text(column, self.type)
@@ -117,39 +162,6 @@ def parse_json(text: Column, wanted: DataType) -> Column:
     # subexpressions across conditions (measured on a busy machine: a third of the rate).
     bound = F.transform(F.array(parsed), lambda each: _judged(each, text, wanted))
     return F.get(bound, 0)
-
-
-def decode_in_steps(frame: DataFrame, column: str, wanted: DataType, into: str) -> DataFrame:
-    """A frame with a column of bytes decoded into another one, as by `JsonFormat.decode`, for less.
-
-    Plain objects are read by a class of ottla's, and `from_json` is asked for the others alone; where there
-    is no such class for a type or session, `from_json` has half of its cost.
-    """
-    bytes_of = F.col(column)
-    rows = plain_rows(frame.sparkSession, bytes_of, wanted)
-    if rows is None:
-        return _parsed_in_steps(frame, column, wanted, into)
-    plain = f"{into} plain of ottla"
-    found = F.struct(F.col(plain).alias(VALUE), F.lit(None).cast("STRING").alias(ERROR))
-    # Spark interprets the functions of higher order in `decode`, and for these rows alone: compiled steps for
-    # them would make the whole too long for the JVM's compiler.
-    others = JsonFormat(wanted).decode(once(bytes_of), "", False)
-    frame = frame.withColumn(plain, rows)
-    return frame.withColumn(into, F.when(F.col(plain).isNotNull(), found).otherwise(others)).drop(plain)
-
-
-def _parsed_in_steps(frame: DataFrame, column: str, wanted: DataType, into: str) -> DataFrame:
-    """Each step is a projection of its own, which Spark runs as compiled code.
-
-    An expression alone binds what it mentions twice by functions of higher order, which Spark interprets.
-    """
-    text, parsed = f"{into} text of ottla", f"{into} parsed of ottla"
-    bytes_of = F.col(column)
-    frame = frame.withColumn(text, F.when(F.is_valid_utf8(bytes_of), bytes_of.cast("string")))
-    frame = frame.withColumn(parsed, _parsed(once(F.col(text)), wanted))
-    judged = _judged(F.col(parsed), F.col(text), wanted)
-    error = F.coalesce(invalid_utf8(bytes_of), judged.getField(ERROR))
-    return frame.withColumn(into, decoded(judged.getField(VALUE), error)).drop(text, parsed)
 
 
 def _parsed(text: Column, wanted: DataType) -> Column:

@@ -12,8 +12,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.pipeline")
 
 
-def plain_rows(spark: SparkSession, of: Column, wanted: DataType) -> Column | None:
+def plain_rows(
+    spark: SparkSession, of: Column, wanted: DataType, *, lower_too: bool = False
+) -> Column | None:
     """A column of bytes as rows of a type: null where the bytes are no plain object of it.
+
+    lower_too: fields may be written by their names in lower case.
 
     None for types, and for sessions, that have no such rows: of Spark Connect, and without ottla's classes.
     Spark never evaluates the column twice for a row.
@@ -26,9 +30,9 @@ def plain_rows(spark: SparkSession, of: Column, wanted: DataType) -> Column | No
         return None
     try:
         its_type = jvm.org.apache.spark.sql.types.DataType.fromJson(wanted.json())
-        if not jvm.ottla.pipeline.JsonRows.reads(its_type):
+        if not jvm.ottla.pipeline.JsonRows.reads(its_type, lower_too):
             return None
-        rows = jvm.ottla.pipeline.JsonRows(its_type)
+        rows = jvm.ottla.pipeline.JsonRows(its_type, lower_too)
         expressions = jvm.org.apache.spark.sql.catalyst.expressions
         utilities = jvm.org.apache.spark.sql.classic.ExpressionUtils
         to_seq = jvm.PythonUtils.toSeq

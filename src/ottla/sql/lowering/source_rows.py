@@ -9,9 +9,9 @@ from ottla.sql.catalog.sources import Column as SourceColumn
 from ottla.sql.catalog.sources import Source
 from ottla.sql.language.statements import Role
 from ottla.sql.lowering.event_times import event_time
-from ottla.sql.lowering.formats import TopicFormats, one_spelling, topic_formats
+from ottla.sql.lowering.formats import TopicFormats, topic_formats
 from ottla.sql.lowering.rows import Places, field_name
-from ottla.sql.lowering.spark_types import spark_type, struct_of
+from ottla.sql.lowering.spark_types import spark_type
 from ottla.sql.plan.bound import BoundColumn
 from ottla.sql.plan.query_plan import FromSource
 from ottla.sql.types.sql_types import SqlType
@@ -80,25 +80,9 @@ def _column(source: Source, formats: TopicFormats, name: str, record: Record) ->
         case Role.HEADERS:
             return _headers(column, record)
         case Role.VALUE:
-            return _value(source, formats, column, record)
+            return record.value.getField(name) if formats.value_struct else record.value
     key = record.key if source.windowed is None else record.key.getField("key")
     return key.getField(name) if formats.key_struct else key
-
-
-def _value(source: Source, formats: TopicFormats, column: SourceColumn, record: Record) -> Column:
-    if formats.value_struct:
-        return _whole(record.value, source.values, source.value_format).getField(column.name)
-    return _one(record.value, column.type, source.value_format)
-
-
-def _whole(found: Column, columns: tuple[SourceColumn, ...], format_name: str) -> Column:
-    """A struct of columns, each in one spelling."""
-    of = struct_of(tuple((each.name, each.type) for each in columns))
-    return one_spelling(found, of) if format_name == "JSON" else found
-
-
-def _one(found: Column, of: SqlType, format_name: str) -> Column:
-    return one_spelling(found, spark_type(of)) if format_name == "JSON" else found
 
 
 def _headers(column: SourceColumn, record: Record) -> Column:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.pipeline.formats.format import once
-from ottla.pipeline.formats.json_format import JsonFormat, decode_in_steps
+from ottla.pipeline.formats.json_format import JsonFormat
 from ottla.pipeline.formats.primitives import PrimitiveFormat
 from ottla.pipeline.sink.dead_letters import ERROR_TYPE, KEY_STAGE, VALUE_STAGE
 from ottla.streams.compile.expressions import with_time
@@ -105,7 +105,7 @@ def _with_decoded(frame: DataFrame, side: str, format: Format, is_key: bool) -> 
     from pyspark.sql import functions as F
 
     if isinstance(format, JsonFormat) and format.type is not None:
-        return decode_in_steps(frame, side, format.type, f"_{side}")
+        return format.decode_in_steps(frame, side, f"_{side}")
     column = F.col(side) if isinstance(format, PrimitiveFormat) else once(F.col(side))
     return frame.withColumn(f"_{side}", format.decode(column, F.col("topic"), is_key))
 
