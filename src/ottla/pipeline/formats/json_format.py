@@ -114,7 +114,7 @@ class JsonFormat:
         """A frame with a column of bytes decoded into another one, as by `decode`, for less.
 
         Plain objects are read by a class of ottla's, and `from_json` is asked for the others alone; where
-        there is no such class for a type or session, `from_json` has half of its cost. For formats with a type.
+        there is no such class for a type or session, `from_json` has half of its cost. The format has a type.
         """
         bytes_of = F.col(column)
         rows = plain_rows(frame.sparkSession, bytes_of, self.data_type(), lower_too=self.lower_too)
