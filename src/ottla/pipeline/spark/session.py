@@ -49,6 +49,7 @@ from ottla.pipeline.spark.java_runtime import JavaRuntime, find_java
 from ottla.pipeline.spark.jvm import JvmOrder, StartedJvm, start_jvm
 from ottla.pipeline.spark.jvm_classes import LAKE_COMMITS_CLASS, classes_jar
 from ottla.pipeline.spark.jvm_home import JvmHome
+from ottla.pipeline.spark.known_classes import keep_known_classes
 from ottla.pipeline.spark.low_latency import low_latency_properties
 from ottla.pipeline.spark.maven import JarProgress
 from ottla.pipeline.spark.paths import local_path
@@ -430,6 +431,7 @@ def _launched(
         if interrupt_handler is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupt_handler)
     master = properties["spark.master"]
+    keep_known_classes(spark)
     if _in_one_jvm(master) and python_tasks:
         start_workers(spark)
     session = SparkPipelineSession(spark, jvm.order.java, directory, jvm.process, lock, master)

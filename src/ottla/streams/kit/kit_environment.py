@@ -257,7 +257,7 @@ class MemoryQuery:
         if written.writer is not None:
             return written.writer(written.frame)
         frame = written.frame.select(*SINK_COLUMNS)
-        for other in compiled.dead_letters:
+        for other in () if compiled.state is None else compiled.state.dead_letters():
             frame = frame.unionByName(other.select(*SINK_COLUMNS))
         if self._host is not None:
             assert self._host.events is not None

@@ -54,6 +54,8 @@ LOOK_SECONDS: Final = 1.0
 PROGRAM: Final = "ottla streams"
 
 OnProgress = Callable[[PipelineQuery, QueryProgress], None]
+Later = Callable[[Callable[[], None]], None]
+"""Calls a function later, in any thread, once or not at all."""
 
 
 class StreamsError(UserError):
@@ -66,12 +68,14 @@ def start(
     *,
     session: SparkPipelineSession | None = None,
     on_progress: OnProgress | None = None,
+    later: Later | None = None,
 ) -> RunningStreams:
     """Start an application. `session`: a Spark that is there already, which is not closed with it.
 
+    later: for the queries of dead letters that miss nothing by waiting; None: they start with the others.
     Raises StreamsError with a message for the user; nothing runs then.
     """
-    running = RunningStreams(StartOrder(topology, plan(topology), settings, session, on_progress))
+    running = RunningStreams(StartOrder(topology, plan(topology), settings, session, on_progress, later))
     try:
         running.begin()
     except UserError as error:
@@ -93,6 +97,7 @@ class StartOrder:
     settings: StreamsSettings
     session: SparkPipelineSession | None
     on_progress: OnProgress | None
+    later: Later | None = None
 
 
 @dataclass(slots=True)
@@ -136,6 +141,8 @@ class RunningStreams:
         """By a query's name: how it runs, and why."""
         self._ending = Ending()
         self._parts = _Parts()
+        self._parts_change = threading.Lock()
+        """Held while a query begins later, and while all end."""
         planned = [f"{order.topology.name}-{query.name}" for query in order.plan.queries]
         self._state = ApplicationState(planned, self._ending, lambda: self.queries)
         add_checks(self.metrics.health, self._state)
@@ -195,7 +202,8 @@ class RunningStreams:
         timeline.done("Spark's session")
         parts, watching = self._parts, settings.watching
         watchers = Watchers(context, parts.before, parts.after, self._ending.fail)
-        starter = QueryStarter(context, watchers, self._reading_order(context))
+        later = None if self.order.later is None else self._begin_later
+        starter = QueryStarter(context, watchers, self._reading_order(context), later)
         types = self._start_queries(starter, timeline)
         forget_beginning(self.directory)  # all have a checkpoint now
         watchers.purge_internal_topics(self.plan)
@@ -248,7 +256,8 @@ class RunningStreams:
     def close(self) -> None:
         """Stop the queries after the batch that runs, then all else. Safe to call twice."""
         self._ending.request()
-        self._parts.close()
+        with self._parts_change:
+            self._parts.close()
 
     # The steps of a start
 
@@ -308,6 +317,23 @@ class RunningStreams:
             self.modes[started.name] = started.mode
             timeline.done(f"query {started.name}")
         return types
+
+    def _begin_later(self, begin: Callable[[], None]) -> None:
+        """Have a query begin later, unless the application has ended by then; if it can't, all end."""
+
+        def begin_unless_ended() -> None:
+            with self._parts_change:
+                if self._ending.requested:
+                    return
+                try:
+                    begin()
+                except UserError as error:
+                    self._ending.fail(str(error))
+                except Exception as error:
+                    self._ending.fail(f"{type(error).__name__}: {error}")
+
+        assert self.order.later is not None
+        self.order.later(begin_unless_ended)
 
     def _serve_tables(self, context: RunContext, port: int, types: Mapping[str, Types]) -> None:
         from ottla.streams.views.serving import QueryServer, tables_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.pipeline.query.realtime import REAL_TIME_OUTPUT_MODE, ModeKind
@@ -38,10 +39,12 @@ def writer_of(context: RunContext, admitted: Admitted, compiled: Compiled) -> Da
     )
 
 
-def dead_letter_writer(context: RunContext, admitted: Admitted, compiled: Compiled) -> DataStreamWriter:
+def dead_letter_writer(
+    context: RunContext, admitted: Admitted, frames: Sequence[DataFrame]
+) -> DataStreamWriter:
     """The writer of the poison records in front of a stateful node, which a query of their own writes."""
     place = context.settings.place
-    first, *others = compiled.dead_letters
+    first, *others = frames
     for other in others:
         first = first.unionByName(other)
     _check_sink(context, admitted.name)
