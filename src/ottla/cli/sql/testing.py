@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,12 +31,21 @@ class Case:
     run: Callable[[], str | None]
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What statements find. registry: settings of the client of a Schema Registry, if there is one."""
+
+    functions: Functions
+    registry: Mapping[str, str] | None
+
+
 @command(
     "test",
     examples=(
         "ottla sql test orders_test.sql",
         "ottla sql test tests/*.sql --name 'late rows'",
         "ottla sql test -s statements.sql -i input.json -o output.json",
+        "ottla sql test avro_test.sql --schema-registry http://127.0.0.1:8081",
     ),
 )
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]…")
@@ -61,6 +70,11 @@ class Case:
 @click.option(
     "--functions", metavar="MODULE:NAME", help="Your own functions, as the server's setting has them."
 )
+@click.option(
+    "--schema-registry",
+    metavar="URL",
+    help="A Schema Registry for AVRO, PROTOBUF and JSON_SR. It keeps the schemas of the tests' topics.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write an object a test, a line each.")
 def test(
     files: tuple[Path, ...],
@@ -69,6 +83,7 @@ def test(
     output_file: Path | None,
     name: str | None,
     functions: str | None,
+    schema_registry: str | None,
     as_json: bool,
 ) -> int:
     """Check statements on given rows, without a broker.
@@ -85,11 +100,14 @@ def test(
     from ottla.sql.functions.loading import user_functions
 
     sys.path.insert(0, "")  # functions of a module beside the tests
-    found = user_functions(functions)
+    surroundings = Surroundings(
+        user_functions(functions),
+        None if schema_registry is None else {"schema.registry.url": schema_registry},
+    )
     if sql_file is not None and input_file is not None and output_file is not None:
-        cases = [_case_of_json(sql_file, input_file, output_file, found)]
+        cases = [_case_of_json(sql_file, input_file, output_file, surroundings)]
     else:
-        cases = [each for path in files for each in _cases_of_file(path, found)]
+        cases = [each for path in files for each in _cases_of_file(path, surroundings)]
     chosen = [each for each in cases if name is None or name in each.name]
     if not chosen:
         raise UserError("there is no test" if name is None else f"no test has {name!r} in its name")
@@ -99,13 +117,17 @@ def test(
     return ExitCode.FAILED if failed else ExitCode.DONE
 
 
-def _cases_of_file(path: Path, functions: Functions) -> Iterator[Case]:
+def _cases_of_file(path: Path, around: Surroundings) -> Iterator[Case]:
     from ottla.sql.language.errors import SqlError
     from ottla.sql.script_tests.files import ScriptTest, script_tests_of
     from ottla.sql.script_tests.running import problem_of
 
     def case(test: ScriptTest) -> Case:
-        return Case(f"{path}:{test.line}", test.name, lambda: problem_of(test, functions))
+        return Case(
+            f"{path}:{test.line}",
+            test.name,
+            lambda: problem_of(test, around.functions, None, around.registry),
+        )
 
     text = _text(path)
     try:
@@ -117,7 +139,7 @@ def _cases_of_file(path: Path, functions: Functions) -> Iterator[Case]:
     yield from map(case, found)
 
 
-def _case_of_json(statements: Path, inputs: Path, outputs: Path, functions: Functions) -> Case:
+def _case_of_json(statements: Path, inputs: Path, outputs: Path, around: Surroundings) -> Case:
     from ottla.sql.script_tests.json_files import JsonRecord, json_problem_of, records_of
 
     def read(path: Path, name: str) -> list[JsonRecord]:
@@ -128,7 +150,11 @@ def _case_of_json(statements: Path, inputs: Path, outputs: Path, functions: Func
 
     text = _text(statements)
     given, wanted = read(inputs, "inputs"), read(outputs, "outputs")
-    return Case(str(statements), statements.stem, lambda: json_problem_of(text, given, wanted, functions))
+
+    def run() -> str | None:
+        return json_problem_of(text, given, wanted, around.functions, None, around.registry)
+
+    return Case(str(statements), statements.stem, run)
 
 
 def _bytes(path: Path) -> bytes:

@@ -83,14 +83,17 @@ def json_problem_of(
     outputs: Sequence[JsonRecord],
     functions: Functions | None = None,
     spark: SparkSession | None = None,
+    registry: Mapping[str, str] | None = None,
 ) -> str | None:
     """Why the outputs are not those of the statements on the inputs, in lines for a person; None if they are.
+
+    registry: as of `Stage`.
 
     Each topic of the outputs must have these records, in their order, and no others.
     """
     test = ScriptTest("statements", statements, 1, 0, len(statements))
     try:
-        with Stage(functions, spark) as stage:
+        with Stage(functions, spark, registry) as stage:
             for step in steps_of(test):
                 match step:
                     case Do(statement=SetProperty() | UnsetProperty()):

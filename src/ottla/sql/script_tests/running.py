@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.sql.functions.registry import Functions
@@ -19,14 +19,17 @@ if TYPE_CHECKING:
 
 
 def problem_of(
-    test: ScriptTest, functions: Functions | None = None, spark: SparkSession | None = None
+    test: ScriptTest,
+    functions: Functions | None = None,
+    spark: SparkSession | None = None,
+    registry: Mapping[str, str] | None = None,
 ) -> str | None:
-    """Why a test has failed, in lines for a person; None if it has passed.
+    """Why a test has failed, in lines for a person; None if it has passed. registry: as of `Stage`.
 
     A row that an assertion names must be the next one of its source; rows that none names are not looked at.
     """
     try:
-        with Stage(functions, spark) as stage:
+        with Stage(functions, spark, registry) as stage:
             _run(list(steps_of(test)), stage)
     except SqlError as error:
         if not test.fails:

@@ -39,9 +39,18 @@ class Inserted:
 
 
 class Stage:
-    """What a test works on. Use it as a context manager. spark: a session to use, else the process's own."""
+    """What a test works on. Use it as a context manager.
 
-    def __init__(self, functions: Functions | None = None, spark: SparkSession | None = None) -> None:
+    spark: a session to use, else the process's own. registry: settings of its client, for its formats.
+    """
+
+    def __init__(
+        self,
+        functions: Functions | None = None,
+        spark: SparkSession | None = None,
+        registry: Mapping[str, str] | None = None,
+    ) -> None:
+        self._registry = registry
         self.functions = functions or Functions()
         self.catalog = Catalog()
         self._spark = spark
@@ -113,7 +122,9 @@ class Stage:
             from ottla.sql.testing import ScriptDriver
 
             script = "\n".join(f"{text};" for text in self._statements)
-            self._driver = ScriptDriver(script, functions=self.functions, spark=self._spark)
+            self._driver = ScriptDriver(
+                script, functions=self.functions, spark=self._spark, registry=self._registry
+            )
             self._rows.clear()
             self._waiting = list(self._inserted)
         waiting, self._waiting = self._waiting, []

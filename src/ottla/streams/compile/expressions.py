@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 RESULT: Final = "_result"
 """The column of a Python function's result, until the node has taken it."""
 
+# Spark analyses a frame's whole plan at each step that is added to it: most of a query's start. So no column
+# is dropped that is not there, and columns are added together where they may be.
+
 
 @contextmanager
 def naming(node: Node) -> Iterator[None]:
@@ -56,6 +59,16 @@ def evaluate(frame: DataFrame, expression: Expression, node: Node) -> tuple[Data
     return _python_column(frame, expression, node)
 
 
+def without_result(frame: DataFrame, expression: Expression) -> DataFrame:
+    """A frame that `evaluate` has made, once the expression's result has been taken."""
+    return frame.drop(RESULT) if has_result(expression) else frame
+
+
+def has_result(expression: Expression) -> bool:
+    """Whether `evaluate` puts the expression's result in a column of its own."""
+    return isinstance(expression, PythonFunction) and not expression.vectorized
+
+
 def with_time(frame: DataFrame, timestamp: Expression, node: Node, *, since_1970: bool) -> DataFrame:
     """The frame with other timestamps. A row without one is a poison record.
 
@@ -64,7 +77,7 @@ def with_time(frame: DataFrame, timestamp: Expression, node: Node, *, since_1970
     from pyspark.sql import functions as F
 
     frame, column = evaluate(frame, timestamp, node)
-    frame = frame.withColumn("_time", column.cast("TIMESTAMP")).drop(RESULT)
+    frame = without_result(frame.withColumn("_time", column.cast("TIMESTAMP")), timestamp)
     time = F.col("_time")
     wrong, text = time.isNull(), f"{node.name}: the record has no time"
     if since_1970:

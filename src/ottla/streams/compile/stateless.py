@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ottla.streams.compile.expressions import RESULT, evaluate, record_of
+from ottla.streams.compile.expressions import RESULT, evaluate, has_result, record_of, without_result
 from ottla.streams.compile.given import Given, Made
 from ottla.streams.compile.poison import ERROR, PATH, or_poison
 from ottla.streams.plan.node import TopologyError
@@ -38,8 +38,8 @@ def filtered(node: Filter, given: Given) -> Made:
     kept = ~holds if node.negated else holds
     if node.table and not node.drops:
         kept_value = F.when(kept & F.col("value").isNotNull(), F.col("value"))
-        return Made(frame.withColumn("value", kept_value).drop(RESULT))
-    return Made(frame.where(or_poison(frame, kept)).drop(RESULT))
+        return Made(without_result(frame.withColumn("value", kept_value), node.predicate))
+    return Made(without_result(frame.where(or_poison(frame, kept)), node.predicate))
 
 
 def mapped(node: Map, given: Given) -> Made:
@@ -50,7 +50,7 @@ def mapped(node: Map, given: Given) -> Made:
     if new.both is not None:
         frame, both = evaluate(frame, new.both, node)
         changed = {"key": both.getField("key"), "value": both.getField("value")}
-        return Made(frame.withColumns(changed).drop(RESULT))
+        return Made(without_result(frame.withColumns(changed), new.both))
     if node.becomes is Becomes.TABLE:
         return Made(frame.where(or_poison(frame, F.col("key").isNotNull())))
     # All expressions see the record as it came, so the new columns are put in their places together.
@@ -62,10 +62,13 @@ def mapped(node: Map, given: Given) -> Made:
         frame, column = evaluate(frame, expression, node)
         if name == "value" and node.table:
             column = F.when(F.col("value").isNotNull(), column)
-        frame = frame.withColumn(f"_new_{name}", column).drop(RESULT)
-        changes[name] = F.col(f"_new_{name}")
-        temporary.append(f"_new_{name}")
-    return Made(frame.withColumns(changes).drop(*temporary) if changes else frame)
+        if has_result(expression):
+            frame = without_result(frame.withColumn(f"_new_{name}", column), expression)
+            column = F.col(f"_new_{name}")
+            temporary.append(f"_new_{name}")
+        changes[name] = column
+    frame = frame.withColumns(changes) if changes else frame
+    return Made(frame.drop(*temporary) if temporary else frame)
 
 
 def flat_mapped(node: FlatMap, given: Given) -> Made:
@@ -77,12 +80,12 @@ def flat_mapped(node: FlatMap, given: Given) -> Made:
         frame = frame.withColumn("_records", records)
         nothing = F.array(F.lit(None).cast(_element_of(frame, "_records", node)))
         records = F.when(F.col(ERROR).isNotNull(), nothing).otherwise(F.col("_records"))
-    frame = frame.withColumn("_one", F.explode(records)).drop(RESULT, "_records")
+    frame = frame.withColumn("_one", F.explode(records))
     if node.with_keys:
         frame = frame.withColumns({"key": F.col("_one.key"), "value": F.col("_one.value")})
     else:
         frame = frame.withColumn("value", F.col("_one"))
-    return Made(frame.drop("_one"))
+    return Made(frame.drop(RESULT, "_records", "_one"))
 
 
 def _element_of(frame: DataFrame, column: str, node: FlatMap) -> DataType:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.pipeline.query.query_progress import OBSERVATION_PREFIX, WRITTEN_OBSERVATION
 from ottla.pipeline.sink.dead_letters import dead_letter_columns
-from ottla.streams.compile.expressions import RESULT, evaluate, with_time
+from ottla.streams.compile.expressions import evaluate, with_time, without_result
 from ottla.streams.compile.given import Given, Made
 from ottla.streams.compile.poison import (
     COUNT,
@@ -35,14 +35,14 @@ def to_topic(node: ToTopic, given: Given) -> Made:
         target, name = F.lit(node.topic), node.topic
     else:
         frame, target = evaluate(frame, node.topic, node)
-        frame = frame.withColumn("_topic", target).drop(RESULT)
+        frame = without_result(frame.withColumn("_topic", target), node.topic)
         target, name = F.col("_topic"), ""
         text = f"{node.name}: the topic of a record is null"
         target = F.when(target.isNull(), F.raise_error(F.lit(text))).otherwise(target)
     place = F.lit(None).cast("INT")
     if node.partition is not None:
         frame, place = evaluate(frame, node.partition, node)
-        frame = frame.withColumn("_partition", place).drop(RESULT)
+        frame = without_result(frame.withColumn("_partition", place), node.partition)
         place = F.col("_partition").cast("INT")
     if node.timestamp is not None:
         frame = with_time(frame, node.timestamp, node, since_1970=True)
