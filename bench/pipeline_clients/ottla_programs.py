@@ -21,6 +21,8 @@ from ottla.streams import Streams, StreamsSettings, tumbling
 from ottla.streams.plan.records import Record
 
 WINDOW = timedelta(minutes=1)
+DEAD_LETTERS = "dead-letters"
+"""The topic for records that the programs on JSON can't read."""
 EVENT = json("NAME STRING, MS INT")
 
 
@@ -60,6 +62,8 @@ def main() -> None:
             driver_memory="2g",
             batch_records=int(batch_records) or None,
             mode=Wanted(mode),
+            # as on a SQL server, beside which these run
+            dead_letters=DEAD_LETTERS if program.startswith("json") else None,
             at_least_once=Wanted(mode) is Wanted.REAL_TIME,
         )
     )

@@ -34,6 +34,8 @@ from support.sql.sql_server import SqlServer
 
 INPUT: Final = "input"
 OUTPUT: Final = "output"
+DEAD_LETTERS: Final = "dead-letters"
+"""Of the DSL's programs; a SQL server has its processing log."""
 MINUTE_MS: Final = 60_000
 RUN_TIMEOUT_SECONDS: Final = 900.0
 NAME_BYTES: Final = 80
@@ -87,7 +89,7 @@ def _windowed_load(turn: Turn) -> Load:
 def _rates(load_of: Callable[[Turn], Load], turn: Turn) -> dict[str, float]:
     load = load_of(turn)
     with serve(System.OTTLA, turn.workspace) as server:
-        create_topics(server, INPUT, OUTPUT)
+        create_topics(server, INPUT, OUTPUT, DEAD_LETTERS)
         begin_ms = int(time.time() * 1000) // MINUTE_MS * MINUTE_MS - 2 * WINDOWED_MINUTES * MINUTE_MS
         peers.fill(
             server.bootstrap,
@@ -312,9 +314,9 @@ _RATE: Final = (
     "Left the plan in Streams' DSL as a program of its own, right the statement on `ottla sql server` "
     f"(memory and processor time with the server's); both with Spark's local[2], a heap of 2 GiB and "
     f"{BATCH:,} records a micro-batch, on ottla's broker, from an input of {NAME_BYTES} letters and a number "
-    "as JSON in two partitions to JSON, exactly once, the whole output read and checked afterwards. How far "
-    "a query is: the offsets of its group, which become visible with the output; the rate is from a quarter "
-    "of the input to its end."
+    "as JSON in two partitions to JSON, exactly once, with a topic for dead letters, the whole output read and "
+    "checked afterwards. How far a query is: the offsets of its group, which become visible with the output; "
+    "the rate is from a quarter of the input to its end."
 )
 
 
