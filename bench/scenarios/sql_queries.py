@@ -314,9 +314,9 @@ _RATE: Final = (
     "Left the plan in Streams' DSL as a program of its own, right the statement on `ottla sql server` "
     f"(memory and processor time with the server's); both with Spark's local[2], a heap of 2 GiB and "
     f"{BATCH:,} records a micro-batch, on ottla's broker, from an input of {NAME_BYTES} letters and a number "
-    "as JSON in two partitions to JSON, exactly once, with a topic for dead letters, the whole output read and "
-    "checked afterwards. How far a query is: the offsets of its group, which become visible with the output; "
-    "the rate is from a quarter of the input to its end."
+    "as JSON in two partitions to JSON, exactly once, with a topic for dead letters, the whole output "
+    "read and checked afterwards. How far a query is: the offsets of its group, which become visible with "
+    "the output; the rate is from a quarter of the input to its end."
 )
 
 
