@@ -98,6 +98,24 @@ def test_what_a_killed_java_producer_had_in_its_buffer_is_reported_and_not_there
     assert not any(report.is_final for report in told.values())
 
 
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("transactional.id=t", "an interceptor hears of no aborts"),
+        ("ottla.audit.tier=", "the name of the tier"),
+        ("ottla.audit.bucket.ms=1500", "a bucket has whole seconds"),
+        ("ottla.audit.report.interval.ms=soon", "a whole number from 100 to 3600000"),
+    ],
+)
+def test_settings_that_would_count_wrongly_stop_the_producer(
+    broker: OttlaBroker, class_path: str, unique_name: str, setting: str, reason: str
+) -> None:
+    words = [broker.bootstrap, unique_name, unique_name, "0", "0", setting]
+    command = java_command("AuditedSends", *words, class_path=class_path)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=STOP_S, check=False)
+    assert ended.returncode == 1 and reason in ended.stderr
+
+
 def test_the_command_makes_the_jar_and_says_how_it_is_used(class_path: str, tmp_path: Path) -> None:
     output = tmp_path / "audit.jar"
     words = ["audit", "interceptor", "--output", str(output), "--kafka-clients", str(kafka_clients())]

@@ -6,8 +6,8 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * A producer with the audit's interceptor: BOOTSTRAP TOPIC TIER FLUSHED HELD. It sends and flushes so many
- * records, hands over more that stay in its buffer, says `held`, and closes when a line comes in.
+ * A producer with the audit's interceptor: BOOTSTRAP TOPIC TIER FLUSHED HELD [SETTING=VALUE]. It sends and
+ * flushes so many records, hands over more that stay in its buffer, says `held`, and closes when a line comes in.
  */
 public final class AuditedSends {
     public static void main(String[] words) throws Exception {
@@ -20,6 +20,10 @@ public final class AuditedSends {
         settings.put("interceptor.classes", "ottla.audit.AuditInterceptor");
         settings.put("ottla.audit.tier", words[2]);
         settings.put("ottla.audit.report.interval.ms", "100");
+        for (int at = 5; at < words.length; at++) {
+            String[] setting = words[at].split("=", 2);
+            settings.put(setting[0], setting[1]);
+        }
         KafkaProducer<String, String> producer =
                 new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());
         for (int number = 0; number < Integer.parseInt(words[3]); number++) {
