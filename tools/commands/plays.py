@@ -138,7 +138,7 @@ NOT_PLAYED: Final = frozenset(
         *("quorum add", "quorum remove", "quorum unregister", "quorum upgrade"),
         *("group remove-member", "txn abort", "txn force-terminate"),
         *("token create", "token renew", "token expire", "token describe"),
-        *("audit count", "audit report", "audit serve"),  # docs/audit.md shows them
+        *("audit count", "audit report", "audit serve", "audit interceptor"),  # docs/audit.md shows them
         *("audit-log verify", "audit-log list"),
         # docs/links.md shows them
         *("link create", "link list", "link describe", "link promote", "link fail-over", "link delete"),

@@ -274,6 +274,12 @@ LOG_DIRECTORY: Final = text_or_none(
     None,
     "Where the logs of connectors are kept, a file for each; none: the last lines are kept in memory.",
 )
+AUDIT_TIER: Final = text_or_none(
+    "ottla.audit.tier",
+    None,
+    "The tier of the audit to which source tasks report the records that they send; without one they do not.",
+    importance=LOW,
+)
 
 CLIENT_NAMES: Final = ("security.protocol",)
 CLIENT_PREFIXES: Final = ("sasl.", "ssl.")
@@ -359,7 +365,7 @@ _TOLD_TO_HOSTS: Final[tuple[Setting[Any], ...]] = (
     FLUSH_TIMEOUT_MS,
     TOPIC_CREATION,
 )
-_FOR_HOSTS: Final = ("ottla.spark.",)
+_FOR_HOSTS: Final = ("ottla.spark.", "ottla.audit.")
 _NOT_FOR_HOSTS: Final = ("authentication.", "access.control.", "listener", "rest.", "ottla.", "oauthbearer.")
 
 

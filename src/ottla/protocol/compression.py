@@ -76,8 +76,10 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | No
             return bytes(cramjam.zstd.compress(bytes(data), level=level))
 
 
-def decompress(codec: Codec, data: bytes | memoryview, max_bytes: int) -> bytes:
-    """Decompress `data`, to at most `max_bytes`.
+def decompress(
+    codec: Codec, data: bytes | memoryview, max_bytes: int, expected_bytes: int | None = None
+) -> bytes:
+    """Decompress `data`, to at most `max_bytes`. expected_bytes: the first guess at what it will be.
 
     Raises CorruptBatch if the bytes are malformed, end too early, or decompress to more than `max_bytes`.
     """
@@ -91,9 +93,9 @@ def decompress(codec: Codec, data: bytes | memoryview, max_bytes: int) -> bytes:
         case Codec.SNAPPY:
             return _decompress_snappy(memoryview(data), max_bytes)
         case Codec.LZ4:
-            return _decompress_into(codec, cramjam.lz4.decompress_into, data, max_bytes)
+            return _decompress_into(codec, cramjam.lz4.decompress_into, data, max_bytes, expected_bytes)
         case Codec.ZSTD:
-            return _decompress_into(codec, cramjam.zstd.decompress_into, data, max_bytes)
+            return _decompress_into(codec, cramjam.zstd.decompress_into, data, max_bytes, expected_bytes)
 
 
 class UnfoldsTooFar(CorruptBatch):
@@ -193,9 +195,12 @@ def _decompress_into(
     decompress_into: Callable[[bytes | memoryview, bytearray], int],
     data: bytes | memoryview,
     max_bytes: int,
+    expected_bytes: int | None = None,
 ) -> bytes:
     """Decompress into a buffer of our own that grows up to `max_bytes`, which the library cannot exceed."""
-    size = min(max(len(data) * _FIRST_GUESS_RATIO, _FIRST_GUESS_BYTES), max_bytes)
+    if expected_bytes is None:
+        expected_bytes = max(len(data) * _FIRST_GUESS_RATIO, _FIRST_GUESS_BYTES)
+    size = min(max(expected_bytes, 1), max_bytes)
     while True:
         output = bytearray(size)
         try:

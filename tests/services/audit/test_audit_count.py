@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from ottla.audit import AuditedProducer
 from ottla.client.audit.mark import HEADER, mark
-from support.audit.counting import counting
+from support.audit.counting import counting, report
 from support.audit.faulty import Faulty, settled, total
 from support.clients.confluent import create_topic
 from support.metrics.samples import sample
@@ -72,6 +72,9 @@ def test_losses_doubles_and_aborted_records(
     assert [(one["first"], one["last"]) for one in row["doubled_ranges"]] == [(20, 21)]
     assert row["hosts"] == {"h1": {"sent": 60, "missing": 12, "unreported": 0}}
     assert row["percent"] == 80.0
+    code, (told,) = report(broker.bootstrap, "--tier", unique_name, "--trend")
+    assert (code, told["topic"], told["tier"]) == (3, topic, unique_name)
+    assert told["trend"]["1h"] == {"percent": 80.0, "before": None, "change": None}
 
 
 def test_counters_that_are_killed_count_nothing_twice(

@@ -116,6 +116,9 @@ def test_a_loss_is_told_and_shown(broker: OttlaBroker, tmp_path: Path, unique_na
         eventually(lambda: any(row["state"] == "incomplete" for row in rows()), "it is judged", WAIT_S)
         (row,) = rows()
         assert (row["lost"], row["doubled"], row["percent"]) == (3, 1, 92.5)
+        tiers = httpx.get(f"{service.url}/api/tiers").json()
+        (trend,) = [one["trend"] for one in tiers if one["tier"] == unique_name]
+        assert trend == {name: {"percent": 92.5, "before": None, "change": None} for name in ("1h", "24h")}
         told = lambda: [one for one in messages if one["rows"][0]["topic"] == topic]  # noqa: E731
         eventually(lambda: bool(told()), "the webhook is told", WAIT_S)
         assert told()[0]["kind"] == "incomplete" and told()[0]["rows"][0]["lost"] == 3

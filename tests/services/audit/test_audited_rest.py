@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from pathlib import Path
 
 import httpx
-from confluent_kafka import Message
 
-from ottla.client.audit.mark import HEADER, StreamBucket, parse_mark
-from ottla.client.audit.reports import REPORTS_TOPIC, Report, parse_report
+from support.audit.reported import marked, reported
 from support.clients.confluent import create_topic
 from support.clients.whole_topics import read_everything
 from support.servers.ottla_broker import OttlaBroker
 from support.servers.services import ServiceProcess
-
-
-def mark_of(message: Message) -> tuple[StreamBucket, int]:
-    (value,) = [value for name, value in message.headers() or () if name == HEADER]
-    found = parse_mark(value)
-    assert found is not None
-    return found
 
 
 def test_what_goes_through_the_proxy_is_reported(
@@ -41,13 +31,7 @@ def test_what_goes_through_the_proxy_is_reported(
                 timeout=60,
             )
             assert answer.status_code == 200, answer.text
-    marks = [mark_of(message) for message in read_everything(broker.bootstrap, unique_name)]
-    sent = Counter(of for of, _ in marks)
-    assert all(sorted(n for o, n in marks if o == of) == list(range(count)) for of, count in sent.items())
-    told: dict[StreamBucket, Report] = {}
-    for message in read_everything(broker.bootstrap, REPORTS_TOPIC):
-        report = parse_report(message.value() or b"")
-        if report is not None and report.tier == unique_name:
-            told[report.of] = report
+    sent = marked(read_everything(broker.bootstrap, unique_name))
+    told = reported(broker.bootstrap, unique_name)
     assert {of: report.sent for of, report in told.items()} == sent
     assert sum(sent.values()) == len(records) and all(report.is_final for report in told.values())

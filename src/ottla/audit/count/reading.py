@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from ottla.audit.core.counting import PartitionCounter
 from ottla.client.records.reader import FetchedPart
 from ottla.client.records.visibility import Visibility
 from ottla.protocol.errors import CorruptBatch
 from ottla.protocol.record_batch import check_crc, records_payload
+
+MARGIN: Final = 1.3
+"""Of the memory for a batch that unfolds to a little more than the one before."""
 
 _log = logging.getLogger("ottla.audit")
 
@@ -24,6 +28,7 @@ def count_part(
     }
     if part.start > counter.position:  # retention was faster; its first batch may begin in front of the log
         counter.skip_to(part.start, part.batches[0][1].max_timestamp)
+    unfolds: float | None = None  # how much the batch before did: this one is like it
     for position, header in part.batches:
         if part.stop is not None and header.base_offset >= part.stop:
             return
@@ -34,7 +39,10 @@ def count_part(
         else:
             try:
                 check_crc(part.data, position, header)
-                counter.count_payload(header, records_payload(part.data, position, header), now_ms)
+                expected = None if unfolds is None else int(header.size_bytes * unfolds * MARGIN)
+                payload = records_payload(part.data, position, header, expected_bytes=expected)
+                unfolds = len(payload) / header.size_bytes
+                counter.count_payload(header, payload, now_ms)
             except CorruptBatch as problem:
                 where = f"{part.partition} at offset {header.base_offset}"
                 _log.warning("a batch of %s is damaged, its records are unknown: %s", where, problem)

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from ottla.audit.core.book import Key, Place
 from ottla.audit.core.rows import NamedRange, Row, State, rounded_percent
+from ottla.audit.core.trend import Trend, trends_of_tier
 from ottla.audit.core.view import DAY_MS, HOUR_MS, AuditView, Sums, sum_of
 
 WIDTH: Final = 960
@@ -80,7 +81,14 @@ def _overview(view: AuditView, asked: Asked, now_ms: int, caught_up_ms: Mapping[
         )
     of_tiers = {tier: view.of_tier(tier, step_ms, since_ms) for tier in tiers}
     cards = "".join(
-        _card(asked, tier, sum_of(steps.values()), caught_up_ms.get(tier), now_ms)
+        _card(
+            asked,
+            tier,
+            sum_of(steps.values()),
+            caught_up_ms.get(tier),
+            now_ms,
+            trends_of_tier(view, tier, now_ms),
+        )
         for tier, steps in of_tiers.items()
     )
     return (
@@ -89,13 +97,21 @@ def _overview(view: AuditView, asked: Asked, now_ms: int, caught_up_ms: Mapping[
     )
 
 
-def _card(asked: Asked, tier: str, sums: Sums, caught_up_ms: int | None, now_ms: int) -> str:
+def _card(
+    asked: Asked,
+    tier: str,
+    sums: Sums,
+    caught_up_ms: int | None,
+    now_ms: int,
+    trends: Mapping[str, Trend],
+) -> str:
     counted = "never" if caught_up_ms is None else f"{max(now_ms - caught_up_ms, 0) // 1_000} s ago"
+    changes = "".join(f"<dt>trend, {name}</dt><dd>{_trend(one)}</dd>" for name, one in trends.items())
     return (
         f'<section class=card><a href="{_link(asked, tier=tier)}">{escape(tier)}</a>'
         f"{_percent(sums.percent, 'b')}"
         f"<dl><dt>sent</dt><dd>{sums.sent:,}</dd><dt>lost</dt><dd>{_bad(sums.lost)}</dd>"
-        f"<dt>doubled</dt><dd>{_bad(sums.doubled)}</dd><dt>late</dt><dd>{sums.late:,}</dd>"
+        f"<dt>doubled</dt><dd>{_bad(sums.doubled)}</dd><dt>late</dt><dd>{sums.late:,}</dd>{changes}"
         f"<dt>counted up to</dt><dd>{counted}</dd></dl></section>"
     )
 
@@ -344,6 +360,16 @@ def _row_percent(row: Row, element: str = "span") -> str:
 
 def _bad(number: int) -> str:
     return f"<span class=bad>{number:,}</span>" if number else "0"
+
+
+def _trend(trend: Trend) -> str:
+    """How much more complete a span is than the one before, in points of a hundred."""
+    change = trend.change
+    if change is None:
+        return "–"
+    told = f"from {trend.before:g} % to {trend.percent:g} %"
+    kind = "bad" if change < 0 else "good" if change > 0 else "soft"
+    return f'<span class={kind} title="{told}">{change:+g}</span>'
 
 
 def _state(row: Row) -> str:

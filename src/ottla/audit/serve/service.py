@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from ottla.audit import settings as names
 from ottla.audit.core.book import Book
 from ottla.audit.core.rows import Row, rounded_percent, row_fields
+from ottla.audit.core.trend import trend_fields, trends_of_tier
 from ottla.audit.core.view import KEPT_ROWS_MS, AuditView
 from ottla.audit.following import Follower, ensure_topics
 from ottla.audit.observing import serve_families
@@ -190,6 +191,7 @@ class ServeService:
                 {
                     "tier": tier,
                     "caught_up_ms": self._book.caught_up_ms.get(tier),
+                    "trend": trend_fields(trends_of_tier(self._view, tier, now_ms())),
                     "steps": [
                         {
                             "start_ms": start_ms,

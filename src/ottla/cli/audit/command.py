@@ -11,6 +11,9 @@ ENTRIES: Final[dict[str, Entry]] = {
     "count": Entry("ottla.cli.servers.audit:count", "Count a cluster, a tier of the audit, as a service"),
     "serve": Entry("ottla.cli.servers.audit:serve", "Show the audit on a page, and tell of losses"),
     "report": Entry("ottla.cli.audit.report:report", "Tell how complete each topic is, and what is missing"),
+    "interceptor": Entry(
+        "ottla.cli.audit.interceptor:interceptor", "Make the jar with which Java's producers report"
+    ),
 }
 
 audit: Final = LazyGroup(

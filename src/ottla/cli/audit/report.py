@@ -5,17 +5,20 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
 
-from ottla.audit.core.book import DEFAULT_LATENESS_MS
+from ottla.audit.core.book import DEFAULT_LATENESS_MS, Place
 from ottla.audit.core.rows import Row, State, rounded_percent, row_fields
+from ottla.audit.core.trend import LENGTHS, Trend, trend_fields, trends_of_rows
 from ottla.audit.reading import read_book
 from ottla.cli.frame.cluster import Session, asks_cluster
 from ottla.cli.frame.commands import command
 from ottla.cli.frame.errors import ExitCode
+from ottla.cli.frame.output import Output
 from ottla.cli.frame.table import Column
 from ottla.config.errors import UsageError
 
@@ -39,6 +42,7 @@ _COLUMNS: Final = (
         "ottla audit report",
         "ottla audit report --since 2h --tier lake --incomplete",
         "ottla audit report --json --details",
+        "ottla audit report --trend",
         "ottla audit report --bootstrap app:9092 --also lake:9092",
     ],
 )
@@ -48,6 +52,12 @@ _COLUMNS: Final = (
     "--since", default="24h", show_default=True, metavar="LENGTH", help="How far back: 90s, 30m, 2h, 7d."
 )
 @click.option("--incomplete", is_flag=True, help="Only buckets of which something is lost.")
+@click.option(
+    "--trend",
+    is_flag=True,
+    help="Tell of each topic how complete the last hour and day are, against the ones before, in place of "
+    "buckets; --since does not matter.",
+)
 @click.option("--details", is_flag=True, help="Name lost and doubled ones, hosts and partitions.")
 @click.option(
     "--also",
@@ -69,6 +79,7 @@ async def report(
     tiers: tuple[str, ...],
     since: str,
     incomplete: bool,
+    trend: bool,
     details: bool,
     also: tuple[str, ...],
     lateness_ms: int,
@@ -78,7 +89,10 @@ async def report(
     A bucket is judged when its tier has been counted up to the time at which it was due; before that, what is
     missing is pending. The exit code is 3 if anything is lost.
     """
-    since_ms = time.time_ns() // 1_000_000 - _length_ms(since)
+    if trend and incomplete:
+        raise UsageError("give --trend or --incomplete, not both: a trend is of all buckets")
+    now_ms = time.time_ns() // 1_000_000
+    since_ms = now_ms - (2 * max(LENGTHS.values()) if trend else _length_ms(since))
     accesses = [session.access, *(dataclasses.replace(session.access, bootstrap=one) for one in also)]
     book = await read_book(accesses, lateness_ms, since_ms)
     rows = [
@@ -89,7 +103,9 @@ async def report(
         and (not incomplete or row.state is State.INCOMPLETE)
     ]
     output = session.output
-    if output.is_json:
+    if trend:
+        _say_trends(output, trends_of_rows(rows, now_ms))
+    elif output.is_json:
         for row in rows:
             output.json(row_fields(row, details=details))
     else:
@@ -113,6 +129,22 @@ def _shown(row: Row) -> dict[str, Any]:
         **{name: fields[name] for name in _NUMBERS},
         "delay": "" if row.delays_ms[-1] is None else f"{row.delays_ms[-1] / 1_000:g} s",
     }
+
+
+def _say_trends(output: Output, trends: Mapping[Place, Mapping[str, Trend]]) -> None:
+    """How complete each topic is, and by how many points more than before."""
+    if output.is_json:
+        for place, of_place in sorted(trends.items()):
+            output.json({"topic": place.topic, "tier": place.tier, "trend": trend_fields(of_place)})
+        return
+    told = []
+    for place, of_place in sorted(trends.items()):
+        fields = {"tier": place.tier, "topic": place.topic}
+        for name, one in of_place.items():
+            fields[name] = "" if one.percent is None else f"{one.percent:g} %"
+            fields[f"change {name}"] = "" if one.change is None else f"{one.change:+g}"
+        told.append(fields)
+    output.listing(told, name="topic", empty="nothing was sent or counted in two days")
 
 
 def _say_details(session: Session, row: Row) -> None:

@@ -151,6 +151,10 @@ class AuditedProducer(confluent_kafka.Producer):
         self._sender.flushed(CLOSE_SECONDS if timeout < 0 else timeout)
         return left
 
+    def end_reports(self) -> None:
+        """Send the last report of a producer that sends no more. May be called again."""
+        self._finalizer()
+
     def close(self, *args: Any) -> Any:
         """As confluent_kafka's, with the last report."""
         super().flush(*args)

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from ottla.client.access import DEFAULT_BOOTSTRAP, ClusterAccess
+from ottla.client.audit.producer import AuditedProducer
 from ottla.client.java_names import without_listeners_tls
 from ottla.config.errors import ConfigError
 from ottla.connect.host.logs import log_name
@@ -23,6 +24,7 @@ T = TypeVar("T")
 Kind = Literal["consumer", "producer", "admin"]
 BOOTSTRAP: Final = "bootstrap.servers"
 GROUP: Final = "group.id"
+AUDIT_TIER: Final = "ottla.audit.tier"
 MAX_RECORDS: Final = "max.poll.records"
 DEFAULT_MAX_RECORDS: Final = 500
 DEFAULT_WORKER_GROUP: Final = "connect-cluster"
@@ -73,10 +75,12 @@ def producer(
     transactional_id: str | None = None,
     client_id: str | None = None,
     of_worker: bool = False,
+    audited: bool = False,
 ) -> Producer:
     """A producer whose `on_error` is called for each record that is not delivered, and for no other.
 
-    of_worker: with the worker's properties alone. Raises ConfigError.
+    of_worker: with the worker's properties alone. audited: it reports to the audit if the worker names a
+    tier. Raises ConfigError.
     """
     own = f"connector-producer-{start.run.connector}-{start.run.task}"
     defaults: dict[str, str] = {
@@ -99,7 +103,10 @@ def producer(
     else:
         forced |= {"transactional.id": transactional_id, "enable.idempotence": "true"}
     where = access(start.worker, {} if of_worker else start.config, "producer")
-    return _made(lambda: Producer(_properties(where, defaults, forced)))
+    properties, tier = _properties(where, defaults, forced), start.worker.get(AUDIT_TIER)
+    if audited and tier:
+        return _made(lambda: AuditedProducer(properties, tier=tier))
+    return _made(lambda: Producer(properties))
 
 
 def consumer(start: Start) -> tuple[Consumer, bool, int]:

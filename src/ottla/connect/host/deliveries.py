@@ -371,7 +371,8 @@ class ExactlyOnce:
             return
         self._begin()
         for key, (_, offset) in places.items():
-            produced(self._sending.producer, Outgoing(self._topic, value_bytes(offset), key))
+            own = Outgoing(self._topic, value_bytes(offset), key)
+            produced(self._sending.producer, own, is_own=True)
         while True:
             try:
                 self._sending.producer.commit_transaction(COMMIT_SECONDS)

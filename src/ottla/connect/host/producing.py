@@ -41,12 +41,19 @@ def produced(
     record: Outgoing,
     goes_on: Callable[[], bool] = _for_ever,
     refused: Refused | None = None,
+    *,
+    is_own: bool = False,
 ) -> None:
-    """Hand a record over to a producer; wait while its queue is full. Raises QueueFull, KafkaException."""
+    """Hand a record over to a producer; wait while its queue is full. Raises QueueFull, KafkaException.
+
+    is_own: a record of Connect's own, an offset; an audited producer does not count it.
+    """
     topic, value, key, partition, timestamp_ms, headers = record
+    produce = Producer.produce if is_own else type(producer).produce
     while True:
         try:
-            producer.produce(
+            produce(
+                producer,
                 topic,
                 value,
                 key,
@@ -68,7 +75,8 @@ def drain(producer: Producer, goes_on: Callable[[], bool] = _for_ever, seconds: 
     Ends before, with False, when `goes_on` is false, or after `seconds`.
     """
     deadline = None if seconds is None else time.monotonic() + seconds
-    while producer.flush(SLICE_SECONDS):
+    # not the flush of an audited producer: it waits for a report as well
+    while Producer.flush(producer, SLICE_SECONDS):
         if not goes_on() or (deadline is not None and time.monotonic() > deadline):
             return len(producer) == 0
     return True

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from ottla.client.audit.producer import AuditedProducer
 from ottla.client.cluster import KafkaCluster
 from ottla.config.errors import ConfigError
 from ottla.connect.data.record import (
@@ -136,7 +137,7 @@ class SourceTask:
         topic = offset_topics(start).own
         ensure_topic(start, topic, worker)
         self._sending.producer = producer(
-            start, self._sending.on_error, transactional_id=transactional_id(start)
+            start, self._sending.on_error, transactional_id=transactional_id(start), audited=True
         )
         self._fence_older_runs()
         return ExactlyOnce(
@@ -159,7 +160,7 @@ class SourceTask:
         start = self._start
         file = offset_file(start)
         connector = start.run.connector
-        self._sending.producer = producer(start, self._sending.on_error)
+        self._sending.producer = producer(start, self._sending.on_error, audited=True)
         if file is not None:
             store: Callable[[Sequence[Placed]], None] = functools.partial(file.write, connector)
         else:
@@ -197,7 +198,8 @@ class SourceTask:
         def store(places: Sequence[Placed]) -> None:
             for partition, offset in places:
                 key = key_bytes(start.run.connector, partition)
-                produced(client, Outgoing(topic, value_bytes(offset), key), refused=refused)
+                own = Outgoing(topic, value_bytes(offset), key)
+                produced(client, own, refused=refused, is_own=True)
             if not drain(client, lambda: not self._control.stopping):
                 drain(client, seconds=INIT_SECONDS)
             if problems or len(client):
@@ -437,6 +439,8 @@ class SourceTask:
                     _log.exception("a source partition's iterator failed as it was closed")
         self._figures.tell()
         self._delivery.close()
+        if isinstance(self._sending.producer, AuditedProducer):
+            self._sending.producer.end_reports()
         if self._offsets_producer is not None:
             self._offsets_producer.purge()
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
+from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 
@@ -142,6 +143,19 @@ def kafka_connector_jars(
         )
     paths = fetch_jars(jars, progress)
     return [repaired(jar, path) for jar, path in zip(jars, paths, strict=True)]
+
+
+def kafka_clients_jar() -> Path:
+    """The Java clients of Kafka that the connector of the installed Spark uses, else of the newest known one.
+
+    Raises MavenError.
+    """
+    try:
+        known = KAFKA_CONNECTOR_JARS.get(metadata.version("pyspark"))
+    except metadata.PackageNotFoundError:
+        known = None
+    jars = known or tuple(KAFKA_CONNECTOR_JARS.values())[-1]
+    return fetch_jars([jar for jar in jars if jar.artifact == "kafka-clients"])[0]
 
 
 def local_files_jar(progress: Callable[[JarProgress], None] | None = None) -> Path | None:
