@@ -76,7 +76,7 @@ def _run(program: str, *words: str) -> str:
 
 
 def _count(turn: Turn) -> dict[str, float]:
-    """Records per second of `ottla audit count`, from the last look that found none counted to its last record."""
+    """Records per second of `ottla audit count`, from the last look that found none counted on."""
     with turn.server() as server:
         _create(server)
         records = turn.size(RECORDS)
@@ -155,8 +155,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "audit-count",
         f"{RECORDS:,} records of 100 bytes with marks in batches of a hundred and more (LZ4), counted by one "
-        "process of `ottla audit count` beside the broker, on both processors: from the last look at its count, "
-        "of fifty a second, that found none to the first that found all.",
+        "process of `ottla audit count` beside the broker, on both processors: from the last look at its "
+        "count, of fifty a second, that found none to the first that found all.",
         (
             Measure(
                 "headers_per_second", "from headers", "records/s", Target(Bound.VALUE_AT_LEAST, 1_000_000)
