@@ -97,8 +97,8 @@ def _refuses_what_can_not_be(service: ServiceProcess) -> None:
     ):
         assert ask(service, "POST", path, 400, **query)["errorMessage"]
     # a parameter that is not known might say what is not to move
-    refused = ask(service, "POST", "rebalance", 400, dryrun="false", excluded_topics="orders")
-    assert "takes no parameter excluded_topics" in refused["errorMessage"]
+    refused = ask(service, "POST", "rebalance", 400, dryrun="false", kafka_assigner="true")
+    assert "takes no parameter kafka_assigner" in refused["errorMessage"]
     assert "no broker 77" in ask(service, "POST", "remove_broker", 500, brokerid="77")["errorMessage"]
     unknown = httpx.post(f"{service.url}{ROOT}/rebalance", headers={"User-Task-ID": "none"})
     assert unknown.status_code == 400

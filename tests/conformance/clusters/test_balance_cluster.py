@@ -73,6 +73,7 @@ def test_a_cluster_is_balanced_through_kills_and_deaths(
         _is_planned(cluster, topic)
         _outlives_a_kill(cluster, topic)
         _lets_a_broker_lead_nothing(cluster, topic)
+        _changes_the_number_of_replicas(cluster, topic)
         _empties_a_broker(cluster, topic)
         _mends_what_a_death_has_left(cluster, topic)
 
@@ -134,6 +135,27 @@ def _lets_a_broker_lead_nothing(cluster: NodeCluster, topic: str) -> None:
     assert [sorted(one) for one in replicas(cluster, topic)] == before
     leaders = {cluster.partition(topic, index).leader_id for index in range(PARTITIONS)}
     assert 1 not in leaders
+
+
+def _changes_the_number_of_replicas(cluster: NodeCluster, topic: str) -> None:
+    """More replicas and fewer, the others stay; what can't be is refused before anything happens."""
+    before = replicas(cluster, topic)
+    assert carried_out(cluster, "replicas", topic, "3")["changes"] == PARTITIONS
+    assert all(one[:2] == was for one, was in zip(replicas(cluster, topic), before, strict=True))
+    assert carried_out(cluster, "replicas", topic, "2")["bytes_moved"] == 0
+    cluster.eventually(lambda: in_sync(cluster, topic), "all replicas are in sync")
+    assert {len(one) for one in replicas(cluster, topic)} == {2}
+    for words, problem in (
+        (("replicas", topic, "5"), "5 replicas need as many brokers"),
+        (("replicas", "(", "2"), "not a regular expression"),
+        (("plan", "--goals", "NoGoal"), "there is no goal NoGoal"),
+        (("plan", "--goals", "CpuCapacityGoal"), "--skip-hard-goal-check"),
+        (("plan", "--destination-broker-ids", "9"), "there is no broker 9"),
+    ):
+        run = balance(cluster, *words, *QUICK)
+        assert run.code != 0
+        assert problem in run.err
+    assert planned(cluster, "--excluded-topics", ".*")["changes"] == []
 
 
 def _empties_a_broker(cluster: NodeCluster, topic: str) -> None:

@@ -41,7 +41,12 @@ class BalanceService:
         )
         grace = settings[names.GRACE_MS] / 1_000 if settings[names.SELF_HEALING] else None
         options = EngineOptions(
-            names.rules_of(settings), names.reading_of(settings), names.running_of(settings), grace
+            names.rules_of(settings),
+            names.reading_of(settings),
+            names.running_of(settings),
+            grace,
+            settings[names.REMOVED_MS],
+            settings[names.DEMOTED_MS],
         )
         try:
             access.require_common_properties()

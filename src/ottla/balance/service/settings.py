@@ -89,6 +89,18 @@ GRACE_MS: Final = long(
     "How long a broker may be away before its replicas move.",
     at_least(0),
 )
+REMOVED_MS: Final = long(
+    "removal.history.retention.time.ms",
+    1_209_600_000,
+    "For how long a broker that was removed counts as recently removed: other plans give it no replicas.",
+    at_least(0),
+)
+DEMOTED_MS: Final = long(
+    "demotion.history.retention.time.ms",
+    1_209_600_000,
+    "For how long a broker that was demoted counts as recently demoted.",
+    at_least(0),
+)
 DISK_CAPACITY: Final = double(
     "disk.capacity.threshold", 0.8, "The part of the disk that may be used (hard).", between(0.01, 1)
 )

@@ -18,7 +18,8 @@ from ottla.client.cluster_requests import ClusterRequests
 class Carrier:
     """Carries plans out, one after the other."""
 
-    def __init__(self, session: Session, runner: Runner, running: Running) -> None:
+    def __init__(self, session: Session, journal: Journal, runner: Runner, running: Running) -> None:
+        self.journal = journal
         self._output = session.output
         self._runner = runner
         self._options = RunOptions(moves_per_broker=running.moves_per_broker, throttle=running.throttle)
@@ -30,7 +31,7 @@ class Carrier:
         journal = Journal(session.access)
         try:
             await journal.open()
-            yield cls(session, Runner(session.access, client, journal), running)
+            yield cls(session, journal, Runner(session.access, client, journal), running)
         finally:
             await journal.close()
 
@@ -43,7 +44,8 @@ class Carrier:
 
     async def carry_out(self, planned: Planned) -> int:
         """Carry a plan out; the exit code. Raises BalanceBusy, StateError, ClusterError."""
-        execution = await self._runner.begin(planned.wish.purpose.value, planned.plan.changes, self._options)
+        wish, changes = planned.wish, planned.plan.changes
+        execution = await self._runner.begin(wish.purpose.value, changes, self._options, wish.brokers)
         outcome = await self._carried_out(execution)
         self._told(outcome)
         return ExitCode.DONE if outcome.word == "done" else ExitCode.FAILED
