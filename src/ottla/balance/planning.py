@@ -67,7 +67,8 @@ class Wish:
 
     goals: that the plan works for. excluded_topics: that stay where they are. destinations: brokers that may
     get replicas; none for all. removed, demoted: brokers that get no replicas, or lead nothing, as that was
-    done to them a while ago. replicas: of a plan for another number of replicas.
+    done to them a while ago. replicas: of a plan for another number of replicas. given_up: the only dead
+    brokers that replicas leave; None for all.
     """
 
     purpose: Purpose = Purpose.BALANCE
@@ -78,6 +79,7 @@ class Wish:
     removed: frozenset[int] = frozenset()
     demoted: frozenset[int] = frozenset()
     replicas: ReplicaWish | None = None
+    given_up: frozenset[int] | None = None
 
     def states(self, model: ClusterModel) -> dict[int, BrokerState]:
         """The states that brokers get for the plan.
@@ -106,7 +108,14 @@ class Wish:
             frozenset() if excluded is None else excluded.among(topics_of(model)),
             frozenset(self.destinations) if self.destinations else None,
             self.removed - set(self.brokers),
+            self._waiting(model),
         )
+
+    def _waiting(self, model: ClusterModel) -> frozenset[int]:
+        if self.given_up is None:
+            return frozenset()
+        dead = (one.id for one in model.brokers if one.state is BrokerState.DEAD)
+        return frozenset(one for one in dead if one not in self.given_up)
 
 
 @dataclass(frozen=True, slots=True)

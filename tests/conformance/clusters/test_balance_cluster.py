@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -172,8 +173,27 @@ def _mends_what_a_death_has_left(cluster: NodeCluster, topic: str) -> None:
     assert any(4 in one for one in replicas(cluster, topic))
     cluster.kill(4)
     cluster.wait_until_fenced(4)
-    run = ottla(cluster.nodes[1].bootstrap, "balance", "fix-offline", "--yes", "--json", *QUICK)
+    bootstrap = cluster.nodes[1].bootstrap
+    watch = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "ottla", "balance", "run", "--self-heal", "--grace", "1", *QUICK),
+            *("--bootstrap", bootstrap),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def is_mended() -> bool:
+        found = [cluster.partition(topic, index, of=1) for index in range(PARTITIONS)]
+        return all(4 not in one.replica_nodes for one in found)
+
+    try:
+        cluster.eventually(is_mended, "the dead broker holds nothing")
+        assert watch.poll() is None
+    finally:
+        watch.send_signal(signal.SIGINT)
+        watch.wait(60)
+    run = ottla(bootstrap, "balance", "fix-offline", "--yes", "--json", *QUICK)
     assert run.code == 0, run
     found = [cluster.partition(topic, index, of=1) for index in range(PARTITIONS)]
-    assert all(4 not in one.replica_nodes for one in found)
     assert all(one.leader_id in (1, 2, 3) for one in found)

@@ -141,6 +141,8 @@ class _Planner:
 
     def _must_leave(self, broker: int) -> bool:
         """Whether this plan moves replicas that can't stay on the broker: dead ones are others' to mend."""
+        if self._model.brokers[broker].id in self._scope.waiting:
+            return False
         if self._purpose is Purpose.REMOVE:
             return self._model.brokers[broker].state is BrokerState.REMOVED
         return self._purpose in MENDS_RACKS

@@ -21,13 +21,15 @@ class GoalError(ValueError):
 class Scope:
     """goals: that the plan works for; what moves keeps to all hard ones. fixed_topics: what has to leave a
     broker of these leaves it, and nothing else changes. destinations: brokers that may get replicas and
-    leaders, None for all. no_replicas: brokers that get none, and keep what they have.
+    leaders, None for all. no_replicas: brokers that get none, and keep what they have. waiting: dead brokers
+    that may come back, so that their replicas wait.
     """
 
     goals: frozenset[Goal] = frozenset(Goal)
     fixed_topics: frozenset[str] = frozenset()
     destinations: frozenset[int] | None = None
     no_replicas: frozenset[int] = frozenset()
+    waiting: frozenset[int] = frozenset()
 
     def may_get(self, broker: int) -> bool:
         """Whether a broker may get replicas."""

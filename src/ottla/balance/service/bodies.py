@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ottla.balance.core.anomalies import Anomaly, AnomalyKind, Detector
 from ottla.balance.core.goals import Goal
 from ottla.balance.core.model import (
     Broker,
@@ -220,11 +221,51 @@ def analyzer_body(last: Planned | None) -> dict[str, Any]:
     }
 
 
-def healing_body(heals: bool) -> dict[str, Sequence[str]]:
-    """The state of self-healing."""
-    kinds = ["BROKER_FAILURE"]
-    others = ["DISK_FAILURE", "GOAL_VIOLATION", "METRIC_ANOMALY", "TOPIC_ANOMALY", "MAINTENANCE_EVENT"]
-    return {
-        "selfHealingEnabled": kinds if heals else [],
-        "selfHealingDisabled": others if heals else [*kinds, *others],
+_RECENT: Final = {
+    AnomalyKind.GOAL_VIOLATION: "recentGoalViolations",
+    AnomalyKind.BROKER_FAILURE: "recentBrokerFailures",
+    AnomalyKind.DISK_FAILURE: "recentDiskFailures",
+}
+_UNWATCHED: Final = {
+    "METRIC_ANOMALY": "recentMetricAnomalies",
+    "TOPIC_ANOMALY": "recentTopicAnomalies",
+    "MAINTENANCE_EVENT": "recentMaintenanceEvents",
+}
+"""Kinds of Cruise Control's that nobody looks for here."""
+
+
+def detector_body(detector: Detector, last: Planned | None) -> dict[str, Any]:
+    """The state of self-healing: what is mended, and what was seen."""
+    healed = [kind.value for kind in AnomalyKind if kind in detector.healed]
+    others = [kind.value for kind in AnomalyKind if kind not in detector.healed]
+    body: dict[str, Any] = {"selfHealingEnabled": healed, "selfHealingDisabled": [*others, *_UNWATCHED]}
+    for kind, name in _RECENT.items():
+        body[name] = [_anomaly(one) for one in detector.recent(kind)]
+    body |= {name: [] for name in _UNWATCHED.values()}
+    body["metrics"] = {
+        "numSelfHealingStarted": detector.started,
+        "numSelfHealingFailedToStart": detector.refused,
     }
+    if detector.fixing is not None:
+        body["ongoingSelfHealingAnomaly"] = detector.fixing.id
+    if last is not None:
+        body["balancednessScore"] = _score(last.plan, before=True)
+    return body
+
+
+def _anomaly(anomaly: Anomaly) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "anomalyId": anomaly.id,
+        "detectionMs": anomaly.detected_ms,
+        "status": anomaly.status.value,
+        "statusUpdateMs": anomaly.status_ms,
+    }
+    match anomaly.kind:
+        case AnomalyKind.BROKER_FAILURE:
+            body["failedBrokersByTimeMs"] = {str(one): at for one, at in anomaly.brokers.items()}
+        case AnomalyKind.DISK_FAILURE:
+            body["failedDisksByTimeMs"] = {str(one): dict(disks) for one, disks in anomaly.disks.items()}
+        case AnomalyKind.GOAL_VIOLATION:
+            body["fixableViolatedGoals"] = list(anomaly.fixable)
+            body["unfixableViolatedGoals"] = list(anomaly.unfixable)
+    return body

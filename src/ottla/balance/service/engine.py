@@ -15,11 +15,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla.balance.core.model import Purpose, Rules
+from ottla.balance.core.anomalies import Detector, DetectorOptions
+from ottla.balance.core.goals import Goal
+from ottla.balance.core.model import Rules
 from ottla.balance.core.rightsizing import Rightsizing, rightsize
 from ottla.balance.execution.journal import BalanceBusy, Execution, Journal, LostExecution
 from ottla.balance.execution.runner import Progress, Runner, RunOptions
-from ottla.balance.healing import Healer
+from ottla.balance.healing import HealedGoals, Healer, look_seconds
 from ottla.balance.planning import Planned, Wish, planned_from, reason_not_to
 from ottla.balance.reading import Reading, ReadOptions, read_cluster
 from ottla.balance.service.cluster_state import ClusterState, read_state
@@ -37,6 +39,7 @@ AGAIN_SECONDS: Final = 5.0
 END_SECONDS: Final = 60.0
 """An execution that is asked to end may take so long."""
 LOOK_SECONDS: Final = 0.2
+DONE: Final = "done"
 PLANS_AT_ONCE: Final = 2
 """Others wait: each takes a model of the whole cluster."""
 
@@ -59,7 +62,8 @@ class EngineFigures:
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """grace_seconds: how long a broker may be away before its replicas move; None for no healing.
+    """detector: what is watched and mended. goals: that are watched, by watched_rules. mended_goals: that a
+    plan for them works for.
 
     removed_ms, demoted_ms: for how long a broker counts as recently removed, or demoted.
     """
@@ -67,7 +71,10 @@ class EngineOptions:
     rules: Rules
     reading: ReadOptions
     running: RunOptions
-    grace_seconds: float | None
+    detector: DetectorOptions
+    goals: frozenset[Goal]
+    mended_goals: frozenset[Goal]
+    watched_rules: Rules
     removed_ms: int
     demoted_ms: int
 
@@ -82,17 +89,14 @@ class Engine:
         self._journal: Journal | None = None
         self._runner: Runner | None = None
         self._executing: asyncio.Task[None] | None = None
+        self._last_word = ""
         self._turns = asyncio.Semaphore(PLANS_AT_ONCE)
         self._beginning = asyncio.Lock()
         self.figures = EngineFigures()
+        self.detector = Detector(options.detector)
         self.progress: Progress | None = None
         self.last: Planned | None = None
         self.problem: str | None = "the journal has not been read yet"
-
-    @property
-    def heals(self) -> bool:
-        """Whether replicas move off dead brokers by themselves."""
-        return self._options.grace_seconds is not None
 
     @property
     def execution(self) -> Execution | None:
@@ -105,10 +109,13 @@ class Engine:
         return self._executing is not None and not self._executing.done()
 
     async def run(self) -> None:
-        """Open the journal, then look after executions without an owner and dead brokers, for ever."""
+        """Open the journal, then look after executions without an owner and anomalies, for ever."""
+        options = self._options
+        goals = HealedGoals(options.goals, options.mended_goals, options.watched_rules, self.recently_removed)
+        pause = look_seconds(options.detector.grace_ms / 1_000)
+        healer = Healer(self._client, self.detector, self, goals, pause)
         async with asyncio.TaskGroup() as tasks:
-            if self._options.grace_seconds is not None:
-                tasks.create_task(self._heal(self._options.grace_seconds), name="healing")
+            tasks.create_task(healer.run(), name="healing")
             while True:
                 await self._reopen_if_lost()
                 if self._journal is None:
@@ -172,22 +179,20 @@ class Engine:
         execution = self.execution
         return execution is not None and execution.finished and bool(execution.left_over)
 
-    async def _heal(self, grace_seconds: float) -> None:
-        healer = Healer(self._client, grace_seconds)
-        while True:
-            dead = await healer.wait_for_the_dead()
-            try:
-                found = await self.plan(Wish(Purpose.FIX_OFFLINE))
-                if found.plan.changes:
-                    log.warning("brokers %s stay dead: their replicas move", ", ".join(map(str, dead)))
-                    await self.carry_out(found)
-                    self.figures.healed += 1
-                healer.was_healed(found)
-            except UserError as problem:
-                log.warning("self-healing: %s", problem)
-                await asyncio.sleep(AGAIN_SECONDS)
-            if self._executing is not None:
-                await asyncio.wait([self._executing])
+    # -- healing -------------------------------------------------------------------------------------------
+
+    def is_busy(self) -> bool:
+        """See `Mending`: whether this copy or another carries something out, or can't know."""
+        journal = self._journal
+        return journal is None or journal.unfinished is not None or self.is_executing
+
+    async def mend(self, planned: Planned) -> bool:
+        """See `Mending`."""
+        await self.carry_out(planned)
+        self.figures.healed += 1
+        assert self._executing is not None
+        await asyncio.wait([self._executing])
+        return self._last_word == DONE
 
     # -- requests ------------------------------------------------------------------------------------------
 
@@ -274,9 +279,11 @@ class Engine:
         try:
             outcome = await self._runner.carry_out(execution, options, told)
         except (LostExecution, StateError, ClusterError) as problem:
+            self._last_word = "failed"
             self.figures.outcomes["failed"] += 1
             log.error("%s %s: %s", execution.purpose, execution.id, problem)
             return
+        self._last_word = outcome.word
         self.figures.outcomes[outcome.word] += 1
         self.figures.bytes_moved += outcome.progress.bytes_done
         log.info("%s %s: %s", execution.purpose, execution.id, outcome.word)

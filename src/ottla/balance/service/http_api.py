@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from ottla.balance.core.anomalies import Switched
 from ottla.balance.core.model import Purpose
 from ottla.balance.execution.runner import RunOptions
 from ottla.balance.planning import ReplicaWish, Wish
@@ -30,6 +31,7 @@ from ottla.balance.service.cluster_state import state_body
 from ottla.balance.service.engine import Engine
 from ottla.balance.service.parameters import BROKERS, Parameters
 from ottla.balance.service.user_tasks import Body, TaskFilter, UserTask, UserTasks
+from ottla.client.clock import now_ms
 from ottla.config.errors import UserError
 from ottla.web.access_rules import Action
 from ottla.web.application import json_answer, json_application
@@ -118,7 +120,7 @@ class HttpApi:
                 bodies.executor_body(engine.execution, engine.progress if engine.is_executing else None),
             ),
             "analyzer": ("AnalyzerState", bodies.analyzer_body(last)),
-            "anomaly_detector": ("AnomalyDetectorState", bodies.healing_body(engine.heals)),
+            "anomaly_detector": ("AnomalyDetectorState", bodies.detector_body(engine.detector, engine.last)),
         }
         return json_answer({**dict(parts[one] for one in wanted), "version": bodies.VERSION})
 
@@ -141,14 +143,27 @@ class HttpApi:
     async def _admin(self, request: Request, given: Parameters) -> Response:
         removed = given.brokers("drop_recently_removed_brokers", required=False)
         demoted = given.brokers("drop_recently_demoted_brokers", required=False)
-        if not removed and not demoted:
+        switches = {
+            kind: is_on
+            for name, is_on in (("enable_self_healing_for", True), ("disable_self_healing_for", False))
+            for kind in given.anomalies(name)
+        }
+        if not removed and not demoted and not switches:
             raise ApiError(400, 400, "admin needs something to do")
-        await self._engine.forget(removed, demoted)
-        message = (
-            f"Recently removed: {sorted(self._engine.recently_removed())}, recently demoted: "
-            f"{sorted(self._engine.recently_demoted())}"
-        )
-        return json_answer({"dropRecentBrokersRequest": message, "version": bodies.VERSION})
+        body: Body = {"version": bodies.VERSION}
+        if switches:
+            detector = self._engine.detector
+            body["selfHealingEnabledBefore"] = {kind.value: kind in detector.healed for kind in switches}
+            for kind, is_on in switches.items():
+                detector.step(Switched(now_ms(), kind, is_on))
+            body["selfHealingEnabledAfter"] = {kind.value: is_on for kind, is_on in switches.items()}
+        if removed or demoted:
+            await self._engine.forget(removed, demoted)
+            body["dropRecentBrokersRequest"] = (
+                f"Recently removed: {sorted(self._engine.recently_removed())}, recently demoted: "
+                f"{sorted(self._engine.recently_demoted())}"
+            )
+        return json_answer(body)
 
     # -- tasks ---------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from ottla.balance.core.anomalies import AnomalyKind
 from ottla.balance.core.goals import Goal
 from ottla.balance.core.scope import GoalError, goals_named
 from ottla.balance.planning import TopicPattern, WishError
@@ -52,7 +53,14 @@ _TAKEN: Final[Mapping[str, frozenset[str]]] = {
     "fix_offline_replicas": _CARRIED_OUT,
     "topic_configuration": _CARRIED_OUT | {"replication_factor", "skip_rack_awareness_check", "topic"},
     "rightsize": frozenset({"growth", "spare"}),
-    "admin": frozenset({"drop_recently_removed_brokers", "drop_recently_demoted_brokers"}),
+    "admin": frozenset(
+        {
+            "disable_self_healing_for",
+            "drop_recently_demoted_brokers",
+            "drop_recently_removed_brokers",
+            "enable_self_healing_for",
+        }
+    ),
     "stop_proposal_execution": frozenset({"force_stop"}),
 }
 """What each request takes beside `json` and `reason`. Others are refused: what is not understood might say
@@ -136,6 +144,14 @@ class Parameters:
             return TopicPattern.of(text) if text else None
         except WishError as problem:
             raise ApiError(400, 400, f"{name}: {problem}") from None
+
+    def anomalies(self, name: str) -> tuple[AnomalyKind, ...]:
+        """A parameter that is kinds of anomalies. Raises ApiError."""
+        known = {kind.value: kind for kind in AnomalyKind}
+        words = [word.upper() for word in self.words(name)]
+        if unknown := [word for word in words if word not in known]:
+            raise ApiError(400, 400, f"{name}: nothing is done about {unknown[0]}; about {', '.join(known)}")
+        return tuple(known[word] for word in words)
 
     def goals(self) -> frozenset[Goal]:
         """The goals that are meant, all where none is named. Raises ApiError."""

@@ -118,7 +118,20 @@ async def plan(session: Session, /, **given: Any) -> None:
 @click.option(
     "--self-heal",
     is_flag=True,
-    help="Go on for ever: move replicas off brokers that stay dead for --grace; asks for no yes.",
+    help="Go on for ever, without a yes: move replicas off failed disks, and brokers dead for --grace.",
+)
+@click.option(
+    "--heal-goals",
+    is_flag=True,
+    help="With --self-heal: plan an even load where a hard goal is missed twice in a row.",
+)
+@click.option(
+    "--goal-interval",
+    type=click.FloatRange(1),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often goals are looked at; after a run they rest twice as long.",
 )
 @click.option(
     "--grace",
@@ -140,7 +153,9 @@ async def run(session: Session, /, **given: Any) -> int:
     """
     running = _running(given)
     if given["self_heal"]:
-        return await _heal(session, given, running)
+        from ottla.cli.balance.watching import heal
+
+        return await heal(session, given, running)
     return await _carried_out(session, wish_of(Purpose.BALANCE, (), given), given, running)
 
 
@@ -241,33 +256,10 @@ async def _carried_out(session: Session, wish: Wish, given: dict[str, Any], runn
             await asyncio.to_thread(
                 confirm, f"carry this out: {summary(found.plan, running.throttle)}", running.yes
             )
-            return await carrier.carry_out(found)
+            return ExitCode.DONE if await carrier.carry_out(found) else ExitCode.FAILED
 
 
 def _require_sound(found: Planned) -> None:
     """Raises CommandError for a plan that is not to be carried out."""
     if (reason := reason_not_to(found)) is not None:
         raise CommandError(f"the plan is not carried out: {reason}")
-
-
-async def _heal(session: Session, given: dict[str, Any], running: Running) -> int:
-    from ottla.balance.healing import Healer
-    from ottla.cli.balance.carrying_out import Carrier
-
-    rules, reading = rules_and_reading(given)
-    async with (
-        cluster_client(session.access) as client,
-        Carrier.to(session, client, running) as carrier,
-    ):
-        healer = Healer(client, given["grace"])
-        session.output.note("watching for brokers that die")
-        while True:
-            await carrier.finish_what_was_begun()
-            await healer.wait_for_the_dead()
-            found = await planned(client, Wish(Purpose.FIX_OFFLINE), rules, reading)
-            for problem in found.plan.problems:
-                session.output.warn(problem)
-            if found.plan.changes:
-                session.output.note(summary(found.plan, running.throttle))
-                await carrier.carry_out(found)
-            healer.was_healed(found)
