@@ -3,8 +3,8 @@
 Theory of operation. Metadata tells replicas, leaders and who is in sync; brokers that hold replicas and are
 not there are dead. DescribeLogDirs tells sizes and the disks' capacity. Rates need two looks: the ends of the
 logs, and the offsets of the groups, before and after an interval; what lies between is turned into bytes by
-the size of a record in that partition. That works on any Kafka. Where brokers' metrics can be read (ottla's
-by HTTP), their counters by topic replace the sums of those estimates, for each broker, and tell the CPU.
+the size of a record in that partition. That works on any Kafka. Where brokers' metrics can be read by HTTP,
+their counters by topic replace the sums of those estimates, for each broker, and tell the CPU.
 """
 
 from __future__ import annotations

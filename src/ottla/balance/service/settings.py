@@ -56,7 +56,7 @@ SAMPLING_MS: Final = integer(
 METRICS_URL: Final = text_or_none(
     "ottla.broker.metrics.url",
     None,
-    "Where ottla's brokers have their metrics, with {host} and {id} in it. None: rates come from offsets.",
+    "Where brokers have their metrics, with {host} and {id} in it. None: rates come from offsets.",
 )
 CAPACITY_FILE: Final = text_or_none(
     "capacity.config.file", None, "What brokers can take, in Cruise Control's capacity.json."

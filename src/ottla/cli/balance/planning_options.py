@@ -42,7 +42,7 @@ def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--metrics-url",
             metavar="URL",
-            help="Where ottla's brokers have their metrics, with {host} and {id} in it.",
+            help="Where brokers have their metrics (Kafka's: a JMX exporter), with {host} and {id} in it.",
         ),
         click.option(
             "--capacity",
