@@ -37,6 +37,7 @@ from ottla.balance.core.model import (
 )
 from ottla.balance.core.plan import Change, GoalOutcome, Plan
 from ottla.balance.core.scope import EVERYTHING, Scope
+from ottla.balance.core.thrift import save_bytes
 from ottla.balance.core.working import Ranking, Working
 
 MENDS_RACKS: Final = frozenset({Purpose.BALANCE, Purpose.FIX_OFFLINE, Purpose.FIT})
@@ -102,6 +103,8 @@ class _Planner:
                     max(working.moved_bytes + working.disk_excess, bound) + self._rules.extra * bound
                 )
             self._distribute()
+            if self._limit < INFINITE:
+                save_bytes(working)
         if Goal.MIN_LEADERS in self._scope.goals:
             self._lead_everywhere()
         return self._made(round(bound), missed_before)
