@@ -109,6 +109,10 @@ def test_the_page_is_as_it_says(tmp_path: Path) -> None:
         told = {line: shell.run(line) for line in walk}
         assert "replicas move" in told["ottla balance plan"]
         assert "done: " in told["ottla balance run --yes --throttle 20000000"]
+        assert (
+            "8 of 8 partitions are as planned"
+            in told["ottla balance replicas orders 3 --yes --skip-rack-awareness-check"]
+        )
         assert "brokers are needed" in told["ottla balance rightsize --growth 2"]
         assert "done" in told["ottla balance status"]
         serve, *asked = lines("HTTP")

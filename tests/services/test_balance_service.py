@@ -73,12 +73,19 @@ def test_a_cluster_is_balanced_and_healed_over_http(
             assert "ottla_balance_healings_total 1" in text
             assert 'ottla_balance_plans_total{outcome="ok"}' in text
             assert service.server.stop() == 0
+        _mends_a_missed_goal(cluster, tmp_path)
 
 
 def _tells_how_it_stands(service: ServiceProcess) -> None:
     state = ask(service, "GET", "state")
     assert state["MonitorState"]["state"] == "RUNNING"
-    assert "BROKER_FAILURE" in state["AnomalyDetectorState"]["selfHealingEnabled"]
+    healing = state["AnomalyDetectorState"]
+    assert healing["selfHealingEnabled"] == ["BROKER_FAILURE", "DISK_FAILURE", "GOAL_VIOLATION"]
+    assert healing["recentBrokerFailures"] == []
+    switched = ask(service, "POST", "admin", disable_self_healing_for="goal_violation,disk_failure")
+    assert switched["selfHealingEnabledBefore"] == {"GOAL_VIOLATION": True, "DISK_FAILURE": True}
+    healing = ask(service, "GET", "state", substates="anomaly_detector")["AnomalyDetectorState"]
+    assert healing["selfHealingEnabled"] == ["BROKER_FAILURE"]
     load = ask(service, "GET", "load")
     by_id = {row["Broker"]: row for row in load["brokers"]}
     assert sorted(by_id) == [1, 2, 3, 4]
@@ -97,8 +104,8 @@ def _refuses_what_can_not_be(service: ServiceProcess) -> None:
     ):
         assert ask(service, "POST", path, 400, **query)["errorMessage"]
     # a parameter that is not known might say what is not to move
-    refused = ask(service, "POST", "rebalance", 400, dryrun="false", excluded_topics="orders")
-    assert "takes no parameter excluded_topics" in refused["errorMessage"]
+    refused = ask(service, "POST", "rebalance", 400, dryrun="false", kafka_assigner="true")
+    assert "takes no parameter kafka_assigner" in refused["errorMessage"]
     assert "no broker 77" in ask(service, "POST", "remove_broker", 500, brokerid="77")["errorMessage"]
     unknown = httpx.post(f"{service.url}{ROOT}/rebalance", headers={"User-Task-ID": "none"})
     assert unknown.status_code == 400
@@ -134,3 +141,35 @@ def _heals(service: ServiceProcess, cluster: NodeCluster, topic: str) -> None:
 
     eventually(is_mended, "the dead broker holds nothing", WAIT_S)
     eventually(lambda: executor(service) == "NO_TASK_IN_PROGRESS", "no execution is under way", WAIT_S)
+    healing = ask(service, "GET", "state", substates="anomaly_detector")["AnomalyDetectorState"]
+    failures = healing["recentBrokerFailures"]
+    assert failures[-1]["failedBrokersByTimeMs"].keys() == {"4"}
+    assert failures[-1]["status"] == "FIX_STARTED"
+
+
+def _mends_a_missed_goal(cluster: NodeCluster, directory: Path) -> None:
+    """Brokers 1 and 2 get all of a topic: what is watched is mended, once it was missed twice."""
+    late = cluster.create_topic("late", assignments=[[1, 2]] * 6 * PARTITIONS)
+    settings = {
+        "self.healing.goal.violation.enabled": "true",
+        "anomaly.detection.goals": "ReplicaDistributionGoal",
+        "goal.violation.detection.interval.ms": "1000",
+        "ottla.balance.goal.violation.cooldown.ms": "0",
+    }
+    (directory / "goals").mkdir()
+    with serving(cluster, directory / "goals", **settings) as service:
+
+        def is_even() -> bool:
+            held = [one for each in range(6 * PARTITIONS) for one in _holders(cluster, late, each)]
+            return held.count(3) >= PARTITIONS
+
+        eventually(is_even, "broker 3 has its share", WAIT_S)
+        healing = ask(service, "GET", "state", substates="anomaly_detector")["AnomalyDetectorState"]
+        assert healing["selfHealingEnabled"] == ["GOAL_VIOLATION"]
+        violations = healing["recentGoalViolations"]
+        assert violations[0]["fixableViolatedGoals"] == ["ReplicaDistributionGoal"]
+        assert healing["metrics"]["numSelfHealingStarted"] >= 1
+
+
+def _holders(cluster: NodeCluster, topic: str, partition: int) -> list[int]:
+    return list(cluster.partition(topic, partition, of=1).replica_nodes)

@@ -170,3 +170,115 @@ def test_a_large_cluster_in_a_minute_for_few_bytes(brokers: int, partitions: int
     assert plan.problems == ()
     assert plan.bytes_moved <= 1.1 * plan.bytes_bound
     assert took < 60
+
+
+# -- whatever happens --------------------------------------------------------------------------------------
+
+
+class Story:
+    """A cluster to which things happen, each mended by a plan that is carried out."""
+
+    def __init__(self, model: ClusterModel, seed: int, machine: Capacity, racks: int) -> None:
+        self.dice = random.Random(seed)
+        self.rules = Rules()
+        self.model = model
+        self.machine = machine
+        self.racks = racks
+        self.longest = 0.0
+
+    def planned(self, purpose: Purpose) -> Plan:
+        """The plan, which keeps all that plans must keep, carried out."""
+        started = time.process_time()
+        plan = plan_balance(self.model, self.rules, purpose)
+        self.longest = max(self.longest, time.process_time() - started)
+        assert plan.problems == ()
+        assert plan.hard_goals_hold
+        self.model = carried_out(self.model, plan)
+        return plan
+
+    def balance(self) -> None:
+        """Bytes are near the bound; where that is less than a replica, one replica more."""
+        largest = max(one.size for one in self.model.partitions)
+        plan = self.planned(Purpose.BALANCE)
+        assert plan.bytes_moved <= 1.1 * plan.bytes_bound + largest
+
+    def die(self) -> None:
+        """Some brokers die, as many as a rack can miss; all that they held is copied once."""
+        gone = {one.id for one in self.dice.sample(self.model.brokers, max(1, len(self.model.brokers) // 50))}
+        for broker in gone:
+            self.model = died(self.model, broker)
+        plan = self.planned(Purpose.FIX_OFFLINE)
+        assert plan.bytes_moved == plan.bytes_bound
+        self.without(gone)
+
+    def remove(self) -> None:
+        """A broker is emptied, and goes."""
+        gone = self.dice.choice(self.model.brokers).id
+        self.model = with_states(self.model, lambda one: BrokerState.REMOVED if one.id == gone else one.state)
+        self.planned(Purpose.REMOVE)
+        self.without({gone})
+
+    def come(self) -> None:
+        """Brokers come, and get their share; nothing else moves."""
+        first = 1 + max(one.id for one in self.model.brokers)
+        count = max(1, len(self.model.brokers) // 30)
+        new = tuple(
+            Broker(first + one, f"r{self.dice.randrange(self.racks)}", self.machine, BrokerState.NEW)
+            for one in range(count)
+        )
+        self.model = dataclasses.replace(self.model, brokers=(*self.model.brokers, *new))
+        plan = self.planned(Purpose.ADD)
+        ids = {one.id for one in new}
+        assert all(set(one.adds) <= ids for one in plan.changes)
+        assert all(plan.after[one][Dimension.REPLICAS] > 0 for one in ids)
+        self.model = with_states(self.model, lambda one: BrokerState.ALIVE)
+
+    def grow(self) -> None:
+        """Some topics grow, others shrink."""
+        topics = sorted({one.topic for one in self.model.partitions})
+        times = {topic: self.dice.choice([0.5, 1.0, 1.0, 1.5]) for topic in topics}
+        self.model = dataclasses.replace(
+            self.model,
+            partitions=tuple(
+                dataclasses.replace(one, size=round(one.size * times[one.topic]))
+                for one in self.model.partitions
+            ),
+        )
+        self.balance()
+
+    def without(self, gone: set[int]) -> None:
+        """These brokers, which hold nothing, go."""
+        assert not any(gone & set(one.replicas) for one in self.model.partitions)
+        left = tuple(one for one in self.model.brokers if one.id not in gone)
+        self.model = dataclasses.replace(self.model, brokers=left)
+
+    def happen(self, count: int) -> None:
+        """So many things, one after the other."""
+        for _ in range(count):
+            events = [self.die, self.come, self.grow, self.remove] if self.has_room() else [self.come]
+            self.dice.choice(events)()
+
+    def has_room(self) -> bool:
+        """Whether the load fits where it grows a little, or brokers go: three quarters of what may be."""
+        sizes = sum(one.size * len(one.replicas) for one in self.model.partitions)
+        disk = self.machine.disk or 0.0
+        return sizes <= 0.75 * self.rules.usable[Dimension.DISK] * disk * len(self.model.brokers)
+
+
+@pytest.mark.parametrize("seed", [11, *(pytest.param(one, marks=pytest.mark.long) for one in range(12, 16))])
+def test_linkedins_cluster_whatever_happens(seed: int) -> None:
+    story = Story(linkedin(seed), seed, MACHINE, racks=5)
+    story.balance()
+    story.happen(3 if seed == 11 else 12)
+    assert story.longest < 60
+
+
+@pytest.mark.long
+def test_a_thousand_brokers_whatever_happens() -> None:
+    seed = 21
+    machine = Capacity(disk=4 * TB, nw_in=1e9, nw_out=2e9, cpu=100.0)
+    story = Story(large(1_000, 100_000, seed), seed, machine, racks=10)
+    story.planned(Purpose.BALANCE)
+    story.without({one.id for one in story.model.brokers if one.state is BrokerState.DEAD})
+    story.happen(4)
+    assert story.longest < 60

@@ -129,6 +129,7 @@ NOT_PLAYED: Final = frozenset(
         *("connect stop", "connect delete", "connect offsets", "connect plugins", "connect signal"),
         # docs/balance.md shows those of balance
         *("balance plan", "balance run", "balance add", "balance remove", "balance demote"),
+        "balance replicas",
         *("balance fix-offline", "balance rightsize", "balance status", "balance stop", "balance serve"),
         *("mirror run", "mirror status"),  # docs/mirror.md shows them
         *("sql server", "sql terminal", "sql test"),  # docs/sql-server.md and docs/sql.md show them

@@ -1,4 +1,7 @@
-"""Counters of brokers, read from their own metrics by HTTP: bytes of topics in and out, processor time."""
+"""Counters of brokers, read from their own metrics by HTTP: bytes of topics in and out, processor time.
+
+Of ottla's brokers, and of Apache Kafka's with the Prometheus JMX exporter as a Java agent.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,19 @@ from typing import Final
 
 BYTES_IN: Final = "kafka_server_brokertopicmetrics_bytesin_total"
 BYTES_OUT: Final = "kafka_server_brokertopicmetrics_bytesout_total"
+"""As ottla's brokers name them, and the JMX exporter by its usual rules for Kafka."""
+ANY: Final = "kafka_server_brokertopicmetrics_count"
+"""As the JMX exporter names them without rules; a label tells which. Names are read in any case."""
+_OF_ANY: Final = {"BytesInPerSec": BYTES_IN, "BytesOutPerSec": BYTES_OUT}
 CPU_SECONDS: Final = "process_cpu_seconds_total"
 ANSWER_SECONDS: Final = 10.0
 MAX_BYTES: Final = 64 << 20
 READ_AT_ONCE: Final = 16
-_SAMPLE: Final = re.compile(r"^([a-z_]+)(?:\{(.*)\})? ([^ ]+)")
-_TOPIC: Final = re.compile(r'topic="([^"]*)"')
+_SAMPLE: Final = re.compile(r"([A-Za-z_]+)(?:\{(.*)\})? ([^ ]+)")
+_TOPIC: Final = re.compile(r'\btopic="([^"]*)"')
+_NAME: Final = re.compile(r'\bname="([^"]*)"')
+_PREFIXES: Final = ("kafka_server_brokertopicmetrics_", "process_cpu_seconds_total")
+_LONGEST_PREFIX: Final = max(map(len, _PREFIXES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +81,14 @@ def counters_in(text: str) -> BrokerCounters:
     cpu = 0.0
     by_name = {BYTES_IN: bytes_in, BYTES_OUT: bytes_out}
     for line in text.splitlines():
+        if not line[:_LONGEST_PREFIX].lower().startswith(_PREFIXES):
+            continue
         found = _SAMPLE.match(line)
         if found is None:
             continue
-        name, labels, value = found.groups()
+        name, labels, value = found[1].lower(), found[2], found[3]
+        if name == ANY and labels and (told := _NAME.search(labels)):
+            name = _OF_ANY.get(told[1], name)
         if name == CPU_SECONDS:
             cpu = float(value)
         elif name in by_name and labels and (topic := _TOPIC.search(labels)):

@@ -3,8 +3,8 @@
 Theory of operation. Metadata tells replicas, leaders and who is in sync; brokers that hold replicas and are
 not there are dead. DescribeLogDirs tells sizes and the disks' capacity. Rates need two looks: the ends of the
 logs, and the offsets of the groups, before and after an interval; what lies between is turned into bytes by
-the size of a record in that partition. That works on any Kafka. Where brokers' metrics can be read (ottla's
-by HTTP), their counters by topic replace the sums of those estimates, for each broker, and tell the CPU.
+the size of a record in that partition. That works on any Kafka. Where brokers' metrics can be read by HTTP,
+their counters by topic replace the sums of those estimates, for each broker, and tell the CPU.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -52,18 +52,19 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """problems: what could not be read, a line each; the model leaves it out."""
+    """problems: what could not be read, a line each; the model leaves it out.
+
+    records_in: by topic and partition, how many records a second are written.
+    """
 
     cluster_id: str
     model: ClusterModel
     problems: tuple[str, ...] = ()
+    records_in: Mapping[tuple[str, int], float] = field(default_factory=dict)
 
     def with_states(self, states: Mapping[int, BrokerState]) -> ClusterModel:
         """The model with other states of some brokers; a dead one stays dead. Raises ClusterError."""
-        known = {one.id for one in self.model.brokers}
-        if unknown := sorted(states.keys() - known):
-            there = ", ".join(map(str, sorted(known)))
-            raise ClusterError(f"there is no broker {unknown[0]}; there are {there}")
+        self.require_known(states)
         brokers = tuple(
             one
             if one.state is BrokerState.DEAD or one.id not in states
@@ -71,6 +72,13 @@ class Reading:
             for one in self.model.brokers
         )
         return replace(self.model, brokers=brokers)
+
+    def require_known(self, brokers: Iterable[int]) -> None:
+        """Raises ClusterError for a broker that is not there."""
+        known = {one.id for one in self.model.brokers}
+        if unknown := sorted(set(brokers) - known):
+            there = ", ".join(map(str, sorted(known)))
+            raise ClusterError(f"there is no broker {unknown[0]}; there are {there}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +120,7 @@ async def read_cluster(client: ClusterRequests, options: ReadOptions) -> Reading
     partitions = _measured(partitions, first, second)
     problems = [*disks.problems, *([] if metrics is None else metrics.problems)]
     model = ClusterModel(tuple(brokers), tuple(partitions))
-    return Reading(cluster.cluster_id, model, tuple(dict.fromkeys(problems)))
+    return Reading(cluster.cluster_id, model, tuple(dict.fromkeys(problems)), rates.records_in)
 
 
 # -- disks -------------------------------------------------------------------------------------------------
@@ -214,6 +222,7 @@ class _Rates:
         self, disks: _Disks, starts: Mapping[TopicPartition, int], first: _Look, second: _Look
     ) -> None:
         seconds = max(1e-3, second.at_seconds - first.at_seconds)
+        self.records_in: dict[tuple[str, int], float] = {}
         self._rate_in: dict[TopicPartition, float] = {}
         self._rate_out: dict[TopicPartition, float] = defaultdict(float)
         record: dict[TopicPartition, float] = {}
@@ -222,6 +231,7 @@ class _Rates:
             size = max(disks.sizes[place].values(), default=0)
             record[place] = size / count if count > 0 else 0.0
             written = max(0, end - first.ends.get(place, end))
+            self.records_in[place.topic, place.partition] = written / seconds
             self._rate_in[place] = written * record[place] / seconds
         for (group, place), offset in second.offsets.items():
             read = max(0, offset - first.offsets.get((group, place), offset))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -73,6 +74,7 @@ def test_a_cluster_is_balanced_through_kills_and_deaths(
         _is_planned(cluster, topic)
         _outlives_a_kill(cluster, topic)
         _lets_a_broker_lead_nothing(cluster, topic)
+        _changes_the_number_of_replicas(cluster, topic)
         _empties_a_broker(cluster, topic)
         _mends_what_a_death_has_left(cluster, topic)
 
@@ -136,6 +138,27 @@ def _lets_a_broker_lead_nothing(cluster: NodeCluster, topic: str) -> None:
     assert 1 not in leaders
 
 
+def _changes_the_number_of_replicas(cluster: NodeCluster, topic: str) -> None:
+    """More replicas and fewer, the others stay; what can't be is refused before anything happens."""
+    before = replicas(cluster, topic)
+    assert carried_out(cluster, "replicas", topic, "3")["changes"] == PARTITIONS
+    assert all(one[:2] == was for one, was in zip(replicas(cluster, topic), before, strict=True))
+    assert carried_out(cluster, "replicas", topic, "2")["bytes_moved"] == 0
+    cluster.eventually(lambda: in_sync(cluster, topic), "all replicas are in sync")
+    assert {len(one) for one in replicas(cluster, topic)} == {2}
+    for words, problem in (
+        (("replicas", topic, "5"), "5 replicas need as many brokers"),
+        (("replicas", "(", "2"), "not a regular expression"),
+        (("plan", "--goals", "NoGoal"), "there is no goal NoGoal"),
+        (("plan", "--goals", "CpuCapacityGoal"), "--skip-hard-goal-check"),
+        (("plan", "--destination-broker-ids", "9"), "there is no broker 9"),
+    ):
+        run = balance(cluster, *words, *QUICK)
+        assert run.code != 0
+        assert problem in run.err
+    assert planned(cluster, "--excluded-topics", ".*")["changes"] == []
+
+
 def _empties_a_broker(cluster: NodeCluster, topic: str) -> None:
     assert carried_out(cluster, "remove", "3")["changes"] > 0
     assert all(3 not in one for one in replicas(cluster, topic))
@@ -150,8 +173,27 @@ def _mends_what_a_death_has_left(cluster: NodeCluster, topic: str) -> None:
     assert any(4 in one for one in replicas(cluster, topic))
     cluster.kill(4)
     cluster.wait_until_fenced(4)
-    run = ottla(cluster.nodes[1].bootstrap, "balance", "fix-offline", "--yes", "--json", *QUICK)
+    bootstrap = cluster.nodes[1].bootstrap
+    watch = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "ottla", "balance", "run", "--self-heal", "--grace", "1", *QUICK),
+            *("--bootstrap", bootstrap),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def is_mended() -> bool:
+        found = [cluster.partition(topic, index, of=1) for index in range(PARTITIONS)]
+        return all(4 not in one.replica_nodes for one in found)
+
+    try:
+        cluster.eventually(is_mended, "the dead broker holds nothing")
+        assert watch.poll() is None
+    finally:
+        watch.send_signal(signal.SIGINT)
+        watch.wait(60)
+    run = ottla(bootstrap, "balance", "fix-offline", "--yes", "--json", *QUICK)
     assert run.code == 0, run
     found = [cluster.partition(topic, index, of=1) for index in range(PARTITIONS)]
-    assert all(4 not in one.replica_nodes for one in found)
     assert all(one.leader_id in (1, 2, 3) for one in found)

@@ -7,6 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.balance.core.goals import Goal
 from ottla.balance.core.model import (
     Broker,
     BrokerState,
@@ -18,6 +19,7 @@ from ottla.balance.core.model import (
     Rules,
 )
 from ottla.balance.core.planner import plan_balance
+from ottla.balance.core.scope import Scope
 
 STATES = [BrokerState.ALIVE] * 6 + [BrokerState.DEAD, BrokerState.REMOVED, BrokerState.DEMOTED]
 
@@ -73,6 +75,39 @@ def test_a_plan_keeps_its_word(model: ClusterModel, purpose: Purpose, extra: flo
     _loads_are_those_of_the_replicas(model, placed, plan.after)
     if purpose is Purpose.DEMOTE:
         assert plan.bytes_moved == 0
+
+
+@st.composite
+def scopes(draw: st.DrawFn) -> Scope:
+    brokers = st.frozensets(st.integers(0, 8), max_size=5)
+    return Scope(
+        draw(
+            st.sampled_from([frozenset(Goal), frozenset({Goal.DISK}), frozenset({Goal.RACKS, Goal.LEADERS})])
+        ),
+        draw(st.frozensets(st.sampled_from(["t0", "t1", "t2"]))),
+        draw(st.none() | brokers),
+        draw(brokers),
+    )
+
+
+@settings(max_examples=120, deadline=None)
+@given(clusters(), st.sampled_from(Purpose), st.sampled_from([None, 0.1]), scopes())
+def test_a_plan_keeps_within_its_scope(
+    model: ClusterModel, purpose: Purpose, extra: float | None, scope: Scope
+) -> None:
+    """Excluded topics change only where they must; replicas come to destinations alone."""
+    plan = plan_balance(model, Rules(extra=extra), purpose, scope)
+    by_id = {one.id: one for one in model.brokers}
+    assert {one.goal for one in plan.goals} == scope.goals
+    for change in plan.changes:
+        assert all(scope.may_get(broker) for broker in change.adds)
+        if change.topic not in scope.fixed_topics:
+            continue
+        assert not any(by_id[broker].takes_replicas for broker in change.removes)
+        if change.changes_leader and change.leader is not None and not change.removes:
+            assert not by_id[change.leader].may_lead
+    if Goal.RACKS not in scope.goals and purpose in (Purpose.DEMOTE, Purpose.FIX_OFFLINE):
+        assert not any(by_id[broker].takes_replicas for one in plan.changes for broker in one.removes)
 
 
 def _has_left(

@@ -83,7 +83,7 @@ class ClusterPlan:
     controller is the quorum, and others observe until they are added. start_now: the nodes that start with
     the cluster; None for all. cluster_id: said to ottla's nodes, which choose one by the voters otherwise
     (Kafka's have CLUSTER_ID). conformance_settings: CLUSTER_SETTINGS under all others. host_of,
-    command_prefix_of: where a node runs, for nodes in network namespaces.
+    command_prefix_of: where a node runs, for nodes in network namespaces. java_flags_of: of Kafka's nodes.
     """
 
     nodes: tuple[NodePlan, ...]
@@ -96,6 +96,7 @@ class ClusterPlan:
     conformance_settings: bool = True
     host_of: Callable[[int], str] = lambda node_id: LOCALHOST
     command_prefix_of: Callable[[int], Sequence[str]] = lambda node_id: ()
+    java_flags_of: Callable[[int], Sequence[str]] = lambda node_id: ()
 
     def with_settings(self, settings: Mapping[str, str]) -> ClusterPlan:
         """The same with these settings too."""
@@ -550,7 +551,8 @@ def _prepare_node(
         ready = "ready"
     else:
         # Compiled by the first compiler alone a JVM starts in half the time.
-        command = server_command(path, plan.heap, ("-XX:TieredStopAtLevel=1",) if plan.quick_start else ())
+        quick = ("-XX:TieredStopAtLevel=1",) if plan.quick_start else ()
+        command = server_command(path, plan.heap, (*quick, *plan.java_flags_of(node.node_id)))
         ready = READY_TEXT
     server = ServerProcess(
         [*plan.command_prefix_of(node.node_id), *command],

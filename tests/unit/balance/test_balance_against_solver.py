@@ -90,7 +90,7 @@ def test_plans_are_feasible_and_near_the_least() -> None:
         in_order += _keeps_the_upper_limit(model, plan, rules)
     assert solved >= 15
     assert in_order >= 0.7 * solved
-    assert planned <= 1.3 * least, planned / least  # of a dozen replicas each weighs much
+    assert planned <= 1.2 * least, planned / least  # of a dozen replicas each weighs much
 
 
 def _keeps_the_upper_limit(model: ClusterModel, plan: Plan, rules: Rules) -> bool:

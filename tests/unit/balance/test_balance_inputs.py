@@ -34,6 +34,23 @@ def test_counters_are_by_topic() -> None:
     assert found.cpu_seconds == 12.5
 
 
+def test_counters_of_the_jmx_exporter_without_rules() -> None:
+    found = counters_in(
+        """\
+# TYPE kafka_server_BrokerTopicMetrics_Count untyped
+kafka_server_BrokerTopicMetrics_Count{name="BytesInPerSec",} 7.0
+kafka_server_BrokerTopicMetrics_Count{name="BytesInPerSec",topic="orders",} 5.0E2
+kafka_server_BrokerTopicMetrics_Count{topic="orders",name="BytesOutPerSec"} 1500.0
+kafka_server_BrokerTopicMetrics_Count{name="ReplicationBytesInPerSec",topic="orders"} 3.0
+kafka_server_BrokerTopicMetrics_MeanRate{name="BytesInPerSec",topic="orders"} 4.0
+process_cpu_seconds_total 3.25
+"""
+    )
+    assert found.bytes_in == {"orders": 500}
+    assert found.bytes_out == {"orders": 1500}
+    assert found.cpu_seconds == 3.25
+
+
 def test_capacities_are_in_cruise_controls_units(tmp_path: Path) -> None:
     entries = [
         {

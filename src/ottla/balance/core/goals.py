@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from ottla.balance.core.model import DIMENSIONS, Broker, Dimension, Rules
@@ -57,9 +57,12 @@ def hard_limits(broker: Broker, rules: Rules) -> list[float]:
 
 
 def bands(
-    brokers: Sequence[Broker], totals: Sequence[float], rules: Rules
+    brokers: Sequence[Broker],
+    totals: Sequence[float],
+    rules: Rules,
+    goals: Collection[Goal] = tuple(Goal),
 ) -> tuple[list[list[float]], list[list[float]]]:
-    """The upper and the lower limits of each broker under the soft goals; infinite where there is none.
+    """The upper and the lower limits of each broker under the soft ones of the goals; infinite without one.
 
     A broker's share of a load is by its capacity, or an equal one where capacities are not known. Brokers
     that take no replicas, or lead none where leaders are counted, have no share.
@@ -67,6 +70,8 @@ def bands(
     upper = [[INFINITE] * DIMENSIONS for _ in brokers]
     lower = [[-INFINITE] * DIMENSIONS for _ in brokers]
     for goal in DISTRIBUTIONS:
+        if goal not in goals:
+            continue
         dimension = goal.dimension
         assert dimension is not None
         if dimension is Dimension.POTENTIAL_OUT:

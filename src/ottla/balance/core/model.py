@@ -186,7 +186,7 @@ class Rules:
 
 
 class Purpose(enum.Enum):
-    """What a plan is for. FIT: the hard goals alone."""
+    """What a plan is for. FIT: the hard goals alone. REPLICAS: another number of replicas for topics."""
 
     BALANCE = "balance"
     ADD = "add"
@@ -194,6 +194,7 @@ class Purpose(enum.Enum):
     DEMOTE = "demote"
     FIX_OFFLINE = "fix-offline"
     FIT = "fit"
+    REPLICAS = "replicas"
 
 
 def topics_of(model: ClusterModel) -> Iterator[str]:

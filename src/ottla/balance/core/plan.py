@@ -84,6 +84,11 @@ class Plan:
         return sum(len(one.adds) for one in self.changes)
 
     @property
+    def replicas_dropped(self) -> int:
+        """Replicas that go without another in their place."""
+        return sum(max(0, len(one.before) - len(one.after)) for one in self.changes)
+
+    @property
     def leader_changes(self) -> int:
         """Partitions that another broker leads afterwards."""
         return sum(one.changes_leader for one in self.changes)

@@ -36,6 +36,8 @@ from ottla.balance.core.model import (
     Rules,
 )
 from ottla.balance.core.plan import Change, GoalOutcome, Plan
+from ottla.balance.core.scope import EVERYTHING, Scope
+from ottla.balance.core.thrift import save_bytes
 from ottla.balance.core.working import Ranking, Working
 
 MENDS_RACKS: Final = frozenset({Purpose.BALANCE, Purpose.FIX_OFFLINE, Purpose.FIT})
@@ -49,42 +51,62 @@ CANDIDATES: Final = 200
 """Replicas of one broker that a soft goal tries."""
 
 
-def plan_balance(model: ClusterModel, rules: Rules, purpose: Purpose = Purpose.BALANCE) -> Plan:
+def plan_balance(
+    model: ClusterModel, rules: Rules, purpose: Purpose = Purpose.BALANCE, scope: Scope = EVERYTHING
+) -> Plan:
     """The plan for a cluster. Brokers' states say which are new, removed, demoted or dead."""
-    return _Planner(model, rules, purpose).plan()
+    return _Planner(model, rules, purpose, scope).plan()
+
+
+def missed_goals(model: ClusterModel, rules: Rules, scope: Scope = EVERYTHING) -> dict[Goal, int]:
+    """How many brokers (partitions for racks, topics' brokers for topics) miss each goal as it is."""
+    return _Planner(model, rules, Purpose.BALANCE, scope).missed_now()
 
 
 class _Planner:
-    def __init__(self, model: ClusterModel, rules: Rules, purpose: Purpose) -> None:
+    def __init__(self, model: ClusterModel, rules: Rules, purpose: Purpose, scope: Scope) -> None:
         self._model = model
         self._rules = rules
         self._purpose = purpose
-        self._working = Working(model, rules)
+        self._scope = scope
+        self._working = Working(model, rules, scope)
+        self._at_first = [tuple(replicas) for replicas in self._working.replicas]
         self._problems: list[str] = []
         self._adds = purpose is Purpose.ADD
         self._limit = INFINITE
 
+    def missed_now(self) -> dict[Goal, int]:
+        """See `missed_goals`."""
+        return self._missed(self._as_it_is())
+
     def plan(self) -> Plan:
         """See `plan_balance`."""
         working = self._working
-        missed_before = self._missed(self._as_it_is())
+        missed_before = self.missed_now()
         displaced = self._displaced()
         bound = sum(working.size(number) for number, _ in displaced)
         self._leave(displaced)
         bound += self._excess_at_first(displaced)
         if self._adds:
-            working.destinations = [one.state is BrokerState.NEW for one in self._model.brokers]
+            working.destinations = [
+                one.state is BrokerState.NEW and may_get
+                for one, may_get in zip(self._model.brokers, working.destinations, strict=True)
+            ]
         self._step_down()
         if self._purpose in (Purpose.BALANCE, Purpose.ADD, Purpose.FIT):
             for goal in HARD_CAPACITIES:
-                self._relieve_hard(goal)
+                if goal in self._scope.goals:
+                    self._relieve_hard(goal)
         if self._purpose in (Purpose.BALANCE, Purpose.ADD):
             if not self._adds and self._rules.extra is not None:
                 self._limit = (
                     max(working.moved_bytes + working.disk_excess, bound) + self._rules.extra * bound
                 )
             self._distribute()
-        self._lead_everywhere()
+            if self._limit < INFINITE:
+                save_bytes(working)
+        if Goal.MIN_LEADERS in self._scope.goals:
+            self._lead_everywhere()
         return self._made(round(bound), missed_before)
 
     # -- what must be --------------------------------------------------------------------------------------
@@ -110,13 +132,20 @@ class _Planner:
                     continue
                 rack = working.rack[broker]
                 racks[rack] = racks.get(rack, 0) + 1
-                if racks[rack] > limit and self._purpose in MENDS_RACKS:
+                if (
+                    racks[rack] > limit
+                    and self._purpose in MENDS_RACKS
+                    and Goal.RACKS in self._scope.goals
+                    and not working.fixed[number]
+                ):
                     found.append((number, broker))
         found.sort(key=lambda one: -working.size(one[0]))
         return found
 
     def _must_leave(self, broker: int) -> bool:
         """Whether this plan moves replicas that can't stay on the broker: dead ones are others' to mend."""
+        if self._model.brokers[broker].id in self._scope.waiting:
+            return False
         if self._purpose is Purpose.REMOVE:
             return self._model.brokers[broker].state is BrokerState.REMOVED
         return self._purpose in MENDS_RACKS
@@ -130,10 +159,7 @@ class _Planner:
         )
 
     def _offline(self, number: int) -> frozenset[int]:
-        offline = self._model.partitions[number].offline
-        if not offline:
-            return frozenset()
-        return frozenset(self._working.index_of[one] for one in offline if one in self._working.index_of)
+        return self._working.offline[number]
 
     def _leave(self, displaced: Iterable[tuple[int, int]]) -> None:
         """Move these replicas away, whatever soft goals say."""
@@ -250,6 +276,8 @@ class _Planner:
     def _distribute(self) -> None:
         working = self._working
         for goal in Goal:
+            if goal not in self._scope.goals:
+                continue
             if goal is Goal.TOPICS:
                 self._spread_topics()
             if goal not in DISTRIBUTIONS:
@@ -302,10 +330,14 @@ class _Planner:
     def _leader_for(self, number: int, role: list[float]) -> int | None:
         """The best other replica to lead: within all limits, or those of the goals so far."""
         working = self._working
+        if working.fixed[number]:
+            return None
         able = [
             one
             for one in working.replicas[number][1:]
-            if working.can_lead(number, one) and working.takes(one, role, working.upper)
+            if working.may_get_leaders[one]
+            and working.can_lead(number, one)
+            and working.takes(one, role, working.upper)
         ]
         if not able:
             return None
@@ -317,10 +349,12 @@ class _Planner:
     def _pull_leadership(self, dimension: Dimension, broker: int, lower: float, ranking: Ranking) -> None:
         """Lead more of what the broker holds, until it is at its lower limit."""
         working = self._working
-        if not working.may_lead[broker]:
+        if not working.may_lead[broker] or not working.may_get_leaders[broker]:
             return
         followed = [
-            one for one in working.hosts[broker] - working.leads[broker] if working.can_lead(one, broker)
+            one
+            for one in working.hosts[broker] - working.leads[broker]
+            if working.can_lead(one, broker) and not working.fixed[one]
         ]
         followed.sort(key=lambda one: -working.load[working.replicas[one][0]][dimension])
         for number in followed:
@@ -566,11 +600,16 @@ class _Planner:
     def _lead_one_more(self, of_topic: list[int], broker: int, counts: dict[int, int], least: int) -> bool:
         """Give a broker one leader more of a topic, from a broker that can spare it."""
         working = self._working
-        spare = [number for number in of_topic if counts.get(working.replicas[number][0], least + 1) > least]
+        spare = [
+            number
+            for number in of_topic
+            if counts.get(working.replicas[number][0], least + 1) > least and not working.fixed[number]
+        ]
         for number in spare:
             source = working.replicas[number][0]
             if (
                 broker in working.replicas[number]
+                and working.may_get_leaders[broker]
                 and working.can_lead(number, broker)
                 and working.takes(broker, working.role_load(number), working.hard)
             ):
@@ -632,8 +671,10 @@ class _Planner:
         for broker in working.replicas[number]:
             if not working.open[broker]:
                 return True
+            if working.fixed[number]:
+                continue
             racks[working.rack[broker]] = racks.get(working.rack[broker], 0) + 1
-        return max(racks.values()) > working.rack_limit(number)
+        return max(racks.values(), default=0) > working.rack_limit(number)
 
     def _without_leaders(self, topic: str) -> int:
         working = self._working
@@ -653,7 +694,13 @@ class _Planner:
         changes = []
         for number, partition in enumerate(model.partitions):
             after = tuple(ids[broker] for broker in working.replicas[number])
-            if after != partition.replicas or (after[0] != partition.leader and self._elects(number)):
+            if working.fixed[number]:
+                changes_it = tuple(working.replicas[number]) != self._at_first[number]
+            else:
+                changes_it = after != partition.replicas or (
+                    after[0] != partition.leader and self._elects(number)
+                )
+            if changes_it:
                 changes.append(
                     Change(
                         partition.topic,
@@ -665,7 +712,9 @@ class _Planner:
                     )
                 )
         missed = self._missed(working.load)
-        goals = tuple(GoalOutcome(goal, missed_before[goal], missed[goal]) for goal in Goal)
+        goals = tuple(
+            GoalOutcome(goal, missed_before[goal], missed[goal]) for goal in Goal if goal in self._scope.goals
+        )
         after_loads: dict[int, Load] = {}
         for broker, values in zip(model.brokers, working.load, strict=True):
             a, b, c, d, e, f, g, h = (max(0.0, value) for value in values)
@@ -688,7 +737,7 @@ class _Planner:
         """A line for each capacity that does not hold."""
         working = self._working
         for goal in HARD_CAPACITIES:
-            if not missed[goal]:
+            if not missed[goal] or goal not in self._scope.goals:
                 continue
             dimension = goal.dimension
             assert dimension is not None

@@ -10,16 +10,18 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ottla.balance.core.goals import INFINITE, TOLERANCE, bands, hard_limits, topic_limit
+from ottla.balance.core.goals import INFINITE, TOLERANCE, Goal, bands, hard_limits, topic_limit
 from ottla.balance.core.model import DIMENSIONS, ClusterModel, Dimension, Load, Rules
+from ottla.balance.core.scope import EVERYTHING, Scope
 
 DISK: Final = Dimension.DISK
+NO_LIMIT: Final = 1 << 31
 
 
 class Working:
     """Replicas, loads and limits; `move` and `lead` change them, `takes` and `gives` say what may be."""
 
-    def __init__(self, model: ClusterModel, rules: Rules) -> None:
+    def __init__(self, model: ClusterModel, rules: Rules, scope: Scope = EVERYTHING) -> None:
         brokers = model.brokers
         self.model = model
         self.rules = rules
@@ -35,13 +37,16 @@ class Working:
         self.rack_count = max(
             1, len({rack for rack, is_open in zip(self.rack, self.open, strict=True) if is_open})
         )
-        self.destinations = list(self.open)
+        self.destinations = [one.takes_replicas and scope.may_get(one.id) for one in brokers]
+        self.may_get_leaders = [scope.destinations is None or one.id in scope.destinations for one in brokers]
         self.load = [[0.0] * DIMENSIONS for _ in brokers]
         self.hosts: list[set[int]] = [set() for _ in brokers]
         self.leads: list[set[int]] = [set() for _ in brokers]
         self.original: list[tuple[int, ...]] = []
         self.replicas: list[list[int]] = []
         self.unable: list[frozenset[int]] = []
+        self.offline: list[frozenset[int]] = []
+        self.fixed = [one.topic in scope.fixed_topics for one in model.partitions]
         self.leader_load: list[Load] = []
         self.follower_load: list[Load] = []
         topic_numbers: dict[str, int] = {}
@@ -53,8 +58,8 @@ class Working:
             self.topic.append(topic)
             placed = [index_of[replica] for replica in one.replicas]
             self.original.append(tuple(placed))
-            able = one.behind | one.offline
-            self.unable.append(frozenset(index_of[each] for each in able if each in index_of))
+            self.unable.append(self._indexes(one.behind | one.offline))
+            self.offline.append(self._indexes(one.offline))
             self.replicas.append(self._first_led(number, placed, one.leader))
             leader, follower = one.loads()
             self.leader_load.append(leader)
@@ -69,13 +74,14 @@ class Working:
         self.topic_numbers = topic_numbers
         taking = sum(self.open)
         self.topic_limit = [
-            topic_limit(topic_replicas[topic], taking, rules) for topic in range(len(topic_numbers))
+            topic_limit(topic_replicas[topic], taking, rules) if Goal.TOPICS in scope.goals else NO_LIMIT
+            for topic in range(len(topic_numbers))
         ]
         totals = [sum(load[dimension] for load in self.load) for dimension in range(DIMENSIONS)]
         shares = max(1, taking)
         self.scale = [shares / total if total > 0 else 0.0 for total in totals]
         self.hard = [hard_limits(broker, rules) for broker in brokers]
-        self.band_upper, self.band_lower = bands(brokers, totals, rules)
+        self.band_upper, self.band_lower = bands(brokers, totals, rules, scope.goals)
         self.upper = [list(limits) for limits in self.hard]
         self.lower = [[-INFINITE] * DIMENSIONS for _ in brokers]
         self.strict = [
@@ -85,9 +91,16 @@ class Working:
         self.moved_bytes = 0.0
         self.disk_excess = sum(map(self.excess_of, range(len(brokers))))
 
+    def _indexes(self, brokers: frozenset[int]) -> frozenset[int]:
+        return (
+            frozenset(self.index_of[one] for one in brokers if one in self.index_of) if brokers else brokers
+        )
+
     def _first_led(self, number: int, placed: list[int], leader: int | None) -> list[int]:
-        """The replicas with the one in front that leads: by preference, or as it is if that one can't."""
-        if self.can_lead(number, placed[0]):
+        """The replicas with the one in front that leads: by preference, or as it is if that one can't, or
+        stays.
+        """
+        if self.can_lead(number, placed[0]) and not self.fixed[number]:
             return placed
         now = self.index_of.get(-1 if leader is None else leader)
         if now is None or now not in placed:
@@ -99,6 +112,10 @@ class Working:
     def can_lead(self, number: int, broker: int) -> bool:
         """Whether a replica that is there already can lead."""
         return self.may_lead[broker] and broker not in self.unable[number]
+
+    def must_stay(self, number: int, source: int) -> bool:
+        """Whether a replica of a topic that stays has no reason to leave its broker."""
+        return self.fixed[number] and self.open[source] and source not in self.offline[number]
 
     def size(self, number: int) -> float:
         """The bytes of a partition."""
@@ -130,6 +147,8 @@ class Working:
         """Whether a replica may be at the target at all: a broker that takes it, in a rack that has room."""
         replicas = self.replicas[number]
         if not self.destinations[target] or target in replicas:
+            return False
+        if self.fixed[number] and self.must_stay(number, source):
             return False
         rack, racks = self.rack[target], self.rack
         there = 1

@@ -6,7 +6,8 @@ which that is set. Its changes lie beside it in records of bounded size. An exec
 number does not rise for LEASE_SECONDS has lost its owner, and whoever comes next may take it over: readers
 watch the number and need no common clock. Writers share a transactional id, so taking over fences the owner
 before: a frozen one that wakes up finds that its next write is refused, reads who owns the execution now, and
-leaves it. An owner writes before it changes anything in the cluster.
+leaves it. An owner writes before it changes anything in the cluster. The record `history` says which brokers
+were removed and demoted, and is written with the end of the execution that did it.
 
 Order of writes: the changes and the execution, in one transaction; then throttles; then moves. At the end
 throttles go, then the record says `finished`, and the changes are deleted. So a kill at any point leaves an
@@ -19,12 +20,13 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from ottla.balance.core.plan import Change
 from ottla.client.access import ClusterAccess
+from ottla.client.clock import now_ms
 from ottla.config.errors import UserError
 from ottla.replicated.errors import Fenced, StateError, TooLarge, Unstored
 from ottla.replicated.loss import Loss, TopicLost
@@ -47,6 +49,9 @@ CHANGES_A_RECORD: Final = 2_000
 EXECUTION: Final = b"execution"
 CHANGES: Final = "changes"
 STOP: Final = "stop"
+HISTORY: Final = b"history"
+STOPPED: Final = "stopped"
+"""The outcome of an execution that somebody has stopped."""
 
 
 class BalanceBusy(UserError):
@@ -62,7 +67,8 @@ class Execution:
     """An execution. throttle: bytes per second of each broker, None for none. beat: raised by its owner.
 
     throttled: brokers on which it sets the throttle, as nobody else has set one there. left_over: brokers of
-    a finished one from which it could not be taken away. outcome: of a finished one.
+    a finished one from which it could not be taken away. outcome: of a finished one. brokers: those that it
+    adds, removes or demotes.
     """
 
     id: str
@@ -76,6 +82,7 @@ class Execution:
     finished: bool = False
     outcome: str = ""
     left_over: tuple[int, ...] = ()
+    brokers: tuple[int, ...] = ()
 
     def encode(self) -> bytes:
         """As the record's value."""
@@ -86,9 +93,57 @@ class Execution:
         """Raises ValueError, TypeError for a value of another kind."""
         fields: dict[str, Any] = json.loads(value)
         known = {name: fields[name] for name in cls.__dataclass_fields__ if name in fields}
-        for name in ("throttled", "left_over"):
+        for name in ("throttled", "left_over", "brokers"):
             known[name] = tuple(known.get(name, ()))
         return cls(**known)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """When brokers were removed and demoted last, in ms since 1970; `add` forgets both."""
+
+    removed: Mapping[int, int] = field(default_factory=dict)
+    demoted: Mapping[int, int] = field(default_factory=dict)
+
+    def after(self, purpose: str, brokers: Sequence[int], at_ms: int) -> History:
+        """With what an execution has done to brokers."""
+        removed, demoted = dict(self.removed), dict(self.demoted)
+        match purpose:
+            case "remove":
+                removed |= dict.fromkeys(brokers, at_ms)
+            case "demote":
+                demoted |= dict.fromkeys(brokers, at_ms)
+            case "add":
+                return self.without(brokers, brokers)
+        return History(removed, demoted)
+
+    def without(self, removed: Collection[int], demoted: Collection[int]) -> History:
+        """Without these brokers."""
+        return History(
+            {one: at for one, at in self.removed.items() if one not in removed},
+            {one: at for one, at in self.demoted.items() if one not in demoted},
+        )
+
+    def removed_since(self, at_ms: int) -> frozenset[int]:
+        """The brokers that were removed at that time or later."""
+        return frozenset(one for one, at in self.removed.items() if at >= at_ms)
+
+    def demoted_since(self, at_ms: int) -> frozenset[int]:
+        """The brokers that were demoted at that time or later."""
+        return frozenset(one for one, at in self.demoted.items() if at >= at_ms)
+
+    def encode(self) -> bytes:
+        """As the record's value."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> History:
+        """Raises ValueError, TypeError, KeyError, AttributeError for a value of another kind."""
+        fields = json.loads(value)
+        found = (
+            {int(broker): int(at) for broker, at in fields[name].items()} for name in ("removed", "demoted")
+        )
+        return cls(*found)
 
 
 class Journal:
@@ -105,6 +160,7 @@ class Journal:
         self._execution: Execution | None = None
         self._changes: dict[tuple[str, int], tuple[Change, ...]] = {}
         self._stops: dict[str, bool] = {}
+        self._history = History()
 
     async def open(self) -> None:
         """Make the topic or check it, and read it to its end. Raises StateError."""
@@ -134,6 +190,21 @@ class Journal:
     def unfinished(self) -> Execution | None:
         """The execution that has no end yet."""
         return None if self._execution is None or self._execution.finished else self._execution
+
+    @property
+    def history(self) -> History:
+        """What was done to brokers."""
+        return self._history
+
+    async def forget(self, removed: Collection[int], demoted: Collection[int]) -> None:
+        """Forget that these brokers were removed, and those demoted. Raises StateError."""
+
+        def is_stored() -> bool:
+            now = self._history
+            return not (now.removed.keys() & set(removed) or now.demoted.keys() & set(demoted))
+
+        kept = self._history.without(removed, demoted)
+        await self._store([Record(HISTORY, kept.encode())], is_stored)
 
     def changes_of(self, execution: Execution) -> tuple[Change, ...]:
         """The changes of an unfinished execution."""
@@ -207,7 +278,9 @@ class Journal:
             Record(_key(CHANGES, execution.id, number), None) for number in range(execution.records)
         ]
         stop = [Record(_key(STOP, execution.id), None)] if execution.id in self._stops else []
-        await self._store_mine(execution, [Record(EXECUTION, finished.encode()), *tombstones, *stop])
+        history = self._history.after(execution.purpose, execution.brokers, now_ms())
+        kept = [Record(HISTORY, history.encode())] if outcome != STOPPED and history != self._history else []
+        await self._store_mine(execution, [Record(EXECUTION, finished.encode()), *tombstones, *stop, *kept])
 
     async def cleaned(self, execution: Execution, left_over: Sequence[int]) -> None:
         """Store which brokers of a finished execution still have its throttle. Raises StateError."""
@@ -292,10 +365,14 @@ class Journal:
 
     def _replay(self, record: ReplayedRecord) -> None:
         kind, *rest = record.key.decode("utf-8", "replace").split("/")
-        with contextlib.suppress(ValueError, TypeError, KeyError):  # records of another version
+        with contextlib.suppress(
+            ValueError, TypeError, KeyError, AttributeError
+        ):  # records of another version
             match kind, rest:
                 case "execution", []:
                     self._execution = None if record.value is None else Execution.decode(record.value)
+                case "history", []:
+                    self._history = History() if record.value is None else History.decode(record.value)
                 case "changes", [execution, number]:
                     if record.value is None:
                         self._changes.pop((execution, int(number)), None)

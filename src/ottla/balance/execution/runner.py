@@ -116,8 +116,13 @@ class Runner:
         ownerless = self._journal.unfinished
         return None if ownerless is None else await self._journal.adopt(ownerless, self._owner)
 
-    async def begin(self, purpose: str, changes: Sequence[Change], options: RunOptions) -> Execution:
-        """Store a new execution. Raises BalanceBusy, also for moves of others, StateError, ClusterError."""
+    async def begin(
+        self, purpose: str, changes: Sequence[Change], options: RunOptions, brokers: tuple[int, ...] = ()
+    ) -> Execution:
+        """Store a new execution. brokers: that it adds, removes or demotes.
+
+        Raises BalanceBusy, also for moves of others, StateError, ClusterError.
+        """
         if others := await ongoing(self._client):
             place = next(iter(others))
             raise BalanceBusy(
@@ -134,6 +139,7 @@ class Runner:
             now_ms(),
             options.throttle,
             throttled,
+            brokers=brokers,
         )
         return await self._journal.begin(execution, changes)
 

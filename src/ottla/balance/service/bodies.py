@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ottla.balance.core.anomalies import Anomaly, AnomalyKind, Detector
 from ottla.balance.core.goals import Goal
-from ottla.balance.core.model import Broker, BrokerState, ClusterModel, Dimension, Load
+from ottla.balance.core.model import (
+    Broker,
+    BrokerState,
+    ClusterModel,
+    Dimension,
+    Load,
+    Partition,
+    topics_of,
+)
 from ottla.balance.core.plan import Plan
 from ottla.balance.core.rightsizing import Rightsizing
 from ottla.balance.execution.journal import Execution
 from ottla.balance.execution.runner import Progress
-from ottla.balance.planning import Planned
+from ottla.balance.planning import Planned, TopicPattern
+from ottla.balance.reading import Reading
 
 VERSION: Final = 1
 MEGABYTE: Final = 1 << 20
@@ -19,6 +29,7 @@ KILOBYTE: Final = 1 << 10
 NOT_KNOWN: Final = -1.0
 """Where Cruise Control has a number and none is known: a capacity that nobody has told."""
 HARD_WEIGHT: Final = 3.0
+NO_LEADER: Final = -1
 STATES: Final = {
     BrokerState.ALIVE: "ALIVE",
     BrokerState.NEW: "NEW",
@@ -64,9 +75,58 @@ def _broker_row(broker: Broker, load: Load) -> dict[str, Any]:
     }
 
 
+def partition_load_body(
+    reading: Reading,
+    resource: Callable[[Partition], float],
+    pattern: TopicPattern | None,
+    span: tuple[int, int] | None,
+    most: int | None,
+) -> dict[str, Any]:
+    """What partitions cost the brokers that lead them, the largest first. span: first and last partition."""
+    partitions = reading.model.partitions
+    topics = None if pattern is None else pattern.among(topics_of(reading.model))
+    chosen = [
+        one
+        for one in partitions
+        if (topics is None or one.topic in topics) and (span is None or span[0] <= one.partition <= span[1])
+    ]
+    chosen.sort(key=lambda one: (-resource(one), one.topic, one.partition))
+    return {
+        "records": [
+            {
+                "topic": one.topic,
+                "partition": one.partition,
+                "leader": NO_LEADER if one.leader is None else one.leader,
+                "followers": [each for each in one.replicas if each != one.leader],
+                "cpu": one.cpu,
+                "disk": one.size / MEGABYTE,
+                "networkInbound": one.rate_in / KILOBYTE,
+                "networkOutbound": _sent(one) / KILOBYTE,
+                "msg_in": reading.records_in.get((one.topic, one.partition), 0.0),
+            }
+            for one in chosen[:most]
+        ],
+        "version": VERSION,
+    }
+
+
+def _sent(partition: Partition) -> float:
+    leader, _ = partition.loads()
+    return leader[Dimension.NW_OUT]
+
+
+RESOURCES: Final[Mapping[str, Callable[[Partition], float]]] = {
+    "cpu": lambda one: one.cpu,
+    "disk": lambda one: one.size,
+    "nw_in": lambda one: one.rate_in,
+    "nw_out": _sent,
+}
+"""What partitions can be sorted by."""
+
+
 def plan_body(found: Planned, *, verbose: bool) -> dict[str, Any]:
     """A plan. verbose: with all proposals."""
-    plan = found.plan
+    plan, wish = found.plan, found.wish
     body = {
         "summary": {
             "numReplicaMovements": plan.replica_moves,
@@ -76,9 +136,9 @@ def plan_body(found: Planned, *, verbose: bool) -> dict[str, Any]:
             "numLeaderMovements": plan.leader_changes,
             "recentWindows": 1,
             "monitoredPartitionsPercentage": 100.0,
-            "excludedTopics": [],
-            "excludedBrokersForLeadership": [],
-            "excludedBrokersForReplicaMove": [],
+            "excludedTopics": sorted(wish.scope(found.model).fixed_topics),
+            "excludedBrokersForLeadership": sorted(wish.demoted),
+            "excludedBrokersForReplicaMove": sorted(wish.removed),
             "onDemandBalancednessScoreBefore": _score(plan, before=True),
             "onDemandBalancednessScoreAfter": _score(plan, before=False),
             "provisionStatus": "RIGHT_SIZED" if plan.hard_goals_hold else "UNDER_PROVISIONED",
@@ -102,9 +162,6 @@ def plan_body(found: Planned, *, verbose: bool) -> dict[str, Any]:
             for one in plan.changes
         ]
     return body
-
-
-NO_LEADER: Final = -1
 
 
 def _status(before: int, after: int) -> str:
@@ -164,11 +221,51 @@ def analyzer_body(last: Planned | None) -> dict[str, Any]:
     }
 
 
-def healing_body(heals: bool) -> dict[str, Sequence[str]]:
-    """The state of self-healing."""
-    kinds = ["BROKER_FAILURE"]
-    others = ["DISK_FAILURE", "GOAL_VIOLATION", "METRIC_ANOMALY", "TOPIC_ANOMALY", "MAINTENANCE_EVENT"]
-    return {
-        "selfHealingEnabled": kinds if heals else [],
-        "selfHealingDisabled": others if heals else [*kinds, *others],
+_RECENT: Final = {
+    AnomalyKind.GOAL_VIOLATION: "recentGoalViolations",
+    AnomalyKind.BROKER_FAILURE: "recentBrokerFailures",
+    AnomalyKind.DISK_FAILURE: "recentDiskFailures",
+}
+_UNWATCHED: Final = {
+    "METRIC_ANOMALY": "recentMetricAnomalies",
+    "TOPIC_ANOMALY": "recentTopicAnomalies",
+    "MAINTENANCE_EVENT": "recentMaintenanceEvents",
+}
+"""Kinds of Cruise Control's that nobody looks for here."""
+
+
+def detector_body(detector: Detector, last: Planned | None) -> dict[str, Any]:
+    """The state of self-healing: what is mended, and what was seen."""
+    healed = [kind.value for kind in AnomalyKind if kind in detector.healed]
+    others = [kind.value for kind in AnomalyKind if kind not in detector.healed]
+    body: dict[str, Any] = {"selfHealingEnabled": healed, "selfHealingDisabled": [*others, *_UNWATCHED]}
+    for kind, name in _RECENT.items():
+        body[name] = [_anomaly(one) for one in detector.recent(kind)]
+    body |= {name: [] for name in _UNWATCHED.values()}
+    body["metrics"] = {
+        "numSelfHealingStarted": detector.started,
+        "numSelfHealingFailedToStart": detector.refused,
     }
+    if detector.fixing is not None:
+        body["ongoingSelfHealingAnomaly"] = detector.fixing.id
+    if last is not None:
+        body["balancednessScore"] = _score(last.plan, before=True)
+    return body
+
+
+def _anomaly(anomaly: Anomaly) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "anomalyId": anomaly.id,
+        "detectionMs": anomaly.detected_ms,
+        "status": anomaly.status.value,
+        "statusUpdateMs": anomaly.status_ms,
+    }
+    match anomaly.kind:
+        case AnomalyKind.BROKER_FAILURE:
+            body["failedBrokersByTimeMs"] = {str(one): at for one, at in anomaly.brokers.items()}
+        case AnomalyKind.DISK_FAILURE:
+            body["failedDisksByTimeMs"] = {str(one): dict(disks) for one, disks in anomaly.disks.items()}
+        case AnomalyKind.GOAL_VIOLATION:
+            body["fixableViolatedGoals"] = list(anomaly.fixable)
+            body["unfixableViolatedGoals"] = list(anomaly.unfixable)
+    return body

@@ -11,17 +11,22 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla.balance.core.model import Purpose, Rules
+from ottla.balance.core.anomalies import Detector, DetectorOptions
+from ottla.balance.core.goals import Goal
+from ottla.balance.core.model import Rules
 from ottla.balance.core.rightsizing import Rightsizing, rightsize
 from ottla.balance.execution.journal import BalanceBusy, Execution, Journal, LostExecution
 from ottla.balance.execution.runner import Progress, Runner, RunOptions
-from ottla.balance.healing import Healer
+from ottla.balance.healing import HealedGoals, Healer, look_seconds
 from ottla.balance.planning import Planned, Wish, planned_from, reason_not_to
 from ottla.balance.reading import Reading, ReadOptions, read_cluster
+from ottla.balance.service.cluster_state import ClusterState, read_state
 from ottla.client.access import ClusterAccess
+from ottla.client.clock import now_ms
 from ottla.client.cluster_requests import ClusterRequests
 from ottla.client.errors import ClusterError
 from ottla.config.errors import UserError
@@ -31,6 +36,10 @@ log = logging.getLogger("ottla.balance")
 
 AGAIN_SECONDS: Final = 5.0
 """Between two tries to open the journal, and two looks for executions without an owner."""
+END_SECONDS: Final = 60.0
+"""An execution that is asked to end may take so long."""
+LOOK_SECONDS: Final = 0.2
+DONE: Final = "done"
 PLANS_AT_ONCE: Final = 2
 """Others wait: each takes a model of the whole cluster."""
 
@@ -53,12 +62,21 @@ class EngineFigures:
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """grace_seconds: how long a broker may be away before its replicas move; None for no healing."""
+    """detector: what is watched and mended. goals: that are watched, by watched_rules. mended_goals: that a
+    plan for them works for.
+
+    removed_ms, demoted_ms: for how long a broker counts as recently removed, or demoted.
+    """
 
     rules: Rules
     reading: ReadOptions
     running: RunOptions
-    grace_seconds: float | None
+    detector: DetectorOptions
+    goals: frozenset[Goal]
+    mended_goals: frozenset[Goal]
+    watched_rules: Rules
+    removed_ms: int
+    demoted_ms: int
 
 
 class Engine:
@@ -71,17 +89,14 @@ class Engine:
         self._journal: Journal | None = None
         self._runner: Runner | None = None
         self._executing: asyncio.Task[None] | None = None
+        self._last_word = ""
         self._turns = asyncio.Semaphore(PLANS_AT_ONCE)
         self._beginning = asyncio.Lock()
         self.figures = EngineFigures()
+        self.detector = Detector(options.detector)
         self.progress: Progress | None = None
         self.last: Planned | None = None
         self.problem: str | None = "the journal has not been read yet"
-
-    @property
-    def heals(self) -> bool:
-        """Whether replicas move off dead brokers by themselves."""
-        return self._options.grace_seconds is not None
 
     @property
     def execution(self) -> Execution | None:
@@ -94,10 +109,13 @@ class Engine:
         return self._executing is not None and not self._executing.done()
 
     async def run(self) -> None:
-        """Open the journal, then look after executions without an owner and dead brokers, for ever."""
+        """Open the journal, then look after executions without an owner and anomalies, for ever."""
+        options = self._options
+        goals = HealedGoals(options.goals, options.mended_goals, options.watched_rules, self.recently_removed)
+        pause = look_seconds(options.detector.grace_ms / 1_000)
+        healer = Healer(self._client, self.detector, self, goals, pause)
         async with asyncio.TaskGroup() as tasks:
-            if self._options.grace_seconds is not None:
-                tasks.create_task(self._heal(self._options.grace_seconds), name="healing")
+            tasks.create_task(healer.run(), name="healing")
             while True:
                 await self._reopen_if_lost()
                 if self._journal is None:
@@ -151,7 +169,7 @@ class Engine:
                 execution = await self._runner.recover()
                 if execution is not None:
                     log.info("finishing %s %s, whose owner is gone", execution.purpose, execution.id)
-                    self._start(execution)
+                    self._start(execution, self._options.running)
         except BalanceBusy:
             return
         except (StateError, ClusterError) as problem:
@@ -161,22 +179,20 @@ class Engine:
         execution = self.execution
         return execution is not None and execution.finished and bool(execution.left_over)
 
-    async def _heal(self, grace_seconds: float) -> None:
-        healer = Healer(self._client, grace_seconds)
-        while True:
-            dead = await healer.wait_for_the_dead()
-            try:
-                found = await self.plan(Wish(Purpose.FIX_OFFLINE))
-                if found.plan.changes:
-                    log.warning("brokers %s stay dead: their replicas move", ", ".join(map(str, dead)))
-                    await self.carry_out(found)
-                    self.figures.healed += 1
-                healer.was_healed(found)
-            except UserError as problem:
-                log.warning("self-healing: %s", problem)
-                await asyncio.sleep(AGAIN_SECONDS)
-            if self._executing is not None:
-                await asyncio.wait([self._executing])
+    # -- healing -------------------------------------------------------------------------------------------
+
+    def is_busy(self) -> bool:
+        """See `Mending`: whether this copy or another carries something out, or can't know."""
+        journal = self._journal
+        return journal is None or journal.unfinished is not None or self.is_executing
+
+    async def mend(self, planned: Planned) -> bool:
+        """See `Mending`."""
+        await self.carry_out(planned)
+        self.figures.healed += 1
+        assert self._executing is not None
+        await asyncio.wait([self._executing])
+        return self._last_word == DONE
 
     # -- requests ------------------------------------------------------------------------------------------
 
@@ -184,6 +200,11 @@ class Engine:
         """The cluster as it is. Raises ClusterError."""
         async with self._turns:
             return await read_cluster(self._client, self._options.reading)
+
+    async def state(self) -> ClusterState:
+        """Who leads and holds what, and which partitions are not whole. Raises ClusterError."""
+        async with self._turns:
+            return await read_state(self._client)
 
     async def plan(self, wish: Wish) -> Planned:
         """A plan for the cluster as it is. Raises ClusterError."""
@@ -205,8 +226,29 @@ class Engine:
         async with self._turns:
             return await asyncio.to_thread(rightsize, reading.model, self._options.rules, growth, spare)
 
-    async def carry_out(self, found: Planned, throttle: int | None = None) -> None:
-        """Begin to carry a plan out, and return. throttle: None for that of the settings.
+    def recently_removed(self) -> frozenset[int]:
+        """The brokers that were removed not long ago."""
+        since = now_ms() - self._options.removed_ms
+        return frozenset() if self._journal is None else self._journal.history.removed_since(since)
+
+    def recently_demoted(self) -> frozenset[int]:
+        """The brokers that were demoted not long ago."""
+        since = now_ms() - self._options.demoted_ms
+        return frozenset() if self._journal is None else self._journal.history.demoted_since(since)
+
+    async def forget(self, removed: Collection[int], demoted: Collection[int]) -> None:
+        """Forget that these brokers were removed, and those demoted. Raises CantBeDone, StateError."""
+        if self._journal is None:
+            raise CantBeDone(f"nothing is stored yet: {self.problem}")
+        await self._journal.forget(removed, demoted)
+
+    @property
+    def running(self) -> RunOptions:
+        """How plans are carried out where a request says nothing else."""
+        return self._options.running
+
+    async def carry_out(self, found: Planned, options: RunOptions | None = None) -> None:
+        """Begin to carry a plan out, and return. options: None for those of the settings.
 
         Raises CantBeDone, BalanceBusy, StateError, ClusterError.
         """
@@ -219,31 +261,29 @@ class Engine:
         async with self._beginning:
             if self.is_executing:
                 raise BalanceBusy("Cannot execute new proposals while there is an ongoing execution.")
-            options = self._running(throttle)
-            changes = found.plan.changes
-            self._start(await self._runner.begin(found.wish.purpose.value, changes, options))
+            wish, chosen = found.wish, options or self._options.running
+            begun = await self._runner.begin(wish.purpose.value, found.plan.changes, chosen, wish.brokers)
+            self._start(begun, chosen)
 
-    def _running(self, throttle: int | None) -> RunOptions:
-        options = self._options.running
-        if throttle is None:
-            return options
-        return RunOptions(options.moves_per_broker, options.moves, throttle)
+    def _start(self, execution: Execution, options: RunOptions) -> None:
+        self._executing = asyncio.create_task(
+            self._carried_out(execution, options), name="carrying a plan out"
+        )
 
-    def _start(self, execution: Execution) -> None:
-        self._executing = asyncio.create_task(self._carried_out(execution), name="carrying a plan out")
-
-    async def _carried_out(self, execution: Execution) -> None:
+    async def _carried_out(self, execution: Execution, options: RunOptions) -> None:
         assert self._runner is not None
 
         def told(progress: Progress) -> None:
             self.progress = progress
 
         try:
-            outcome = await self._runner.carry_out(execution, self._options.running, told)
+            outcome = await self._runner.carry_out(execution, options, told)
         except (LostExecution, StateError, ClusterError) as problem:
+            self._last_word = "failed"
             self.figures.outcomes["failed"] += 1
             log.error("%s %s: %s", execution.purpose, execution.id, problem)
             return
+        self._last_word = outcome.word
         self.figures.outcomes[outcome.word] += 1
         self.figures.bytes_moved += outcome.progress.bytes_done
         log.info("%s %s: %s", execution.purpose, execution.id, outcome.word)
@@ -255,3 +295,14 @@ class Engine:
             return False
         await journal.ask_to_stop(journal.unfinished, at_once)
         return True
+
+    async def end_ongoing(self) -> None:
+        """End the cluster's execution, of whatever copy, and wait for that. Raises CantBeDone, StateError."""
+        if not await self.stop(at_once=True):
+            return
+        loop = asyncio.get_running_loop()
+        end = loop.time() + END_SECONDS
+        while self.is_executing or (self._journal is not None and self._journal.unfinished is not None):
+            if loop.time() > end:
+                raise CantBeDone("the ongoing execution was asked to stop, and has not come to its end")
+            await asyncio.sleep(LOOK_SECONDS)

@@ -39,9 +39,16 @@ class BalanceService:
         access = ClusterAccess(
             settings[names.BOOTSTRAP_SERVERS], settings.with_prefix(names.CLIENT_PREFIX), CLIENT_ID
         )
-        grace = settings[names.GRACE_MS] / 1_000 if settings[names.SELF_HEALING] else None
         options = EngineOptions(
-            names.rules_of(settings), names.reading_of(settings), names.running_of(settings), grace
+            names.rules_of(settings),
+            names.reading_of(settings),
+            names.running_of(settings),
+            names.detector_of(settings),
+            names.detected_goals_of(settings),
+            names.mended_goals_of(settings),
+            names.watched_rules_of(settings),
+            settings[names.REMOVED_MS],
+            settings[names.DEMOTED_MS],
         )
         try:
             access.require_common_properties()

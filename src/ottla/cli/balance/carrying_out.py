@@ -11,14 +11,14 @@ from ottla.balance.execution.runner import Outcome, Progress, Runner, RunOptions
 from ottla.balance.planning import Planned
 from ottla.cli.balance.planning_options import Running
 from ottla.cli.frame.cluster import Session
-from ottla.cli.frame.errors import ExitCode
 from ottla.client.cluster_requests import ClusterRequests
 
 
 class Carrier:
     """Carries plans out, one after the other."""
 
-    def __init__(self, session: Session, runner: Runner, running: Running) -> None:
+    def __init__(self, session: Session, journal: Journal, runner: Runner, running: Running) -> None:
+        self.journal = journal
         self._output = session.output
         self._runner = runner
         self._options = RunOptions(moves_per_broker=running.moves_per_broker, throttle=running.throttle)
@@ -30,7 +30,7 @@ class Carrier:
         journal = Journal(session.access)
         try:
             await journal.open()
-            yield cls(session, Runner(session.access, client, journal), running)
+            yield cls(session, journal, Runner(session.access, client, journal), running)
         finally:
             await journal.close()
 
@@ -41,12 +41,13 @@ class Carrier:
             self._output.note(f"finishing {execution.purpose} {execution.id}, whose process has ended")
             self._told(await self._carried_out(execution))
 
-    async def carry_out(self, planned: Planned) -> int:
-        """Carry a plan out; the exit code. Raises BalanceBusy, StateError, ClusterError."""
-        execution = await self._runner.begin(planned.wish.purpose.value, planned.plan.changes, self._options)
+    async def carry_out(self, planned: Planned) -> bool:
+        """Carry a plan out; whether all of it was done. Raises BalanceBusy, StateError, ClusterError."""
+        wish, changes = planned.wish, planned.plan.changes
+        execution = await self._runner.begin(wish.purpose.value, changes, self._options, wish.brokers)
         outcome = await self._carried_out(execution)
         self._told(outcome)
-        return ExitCode.DONE if outcome.word == "done" else ExitCode.FAILED
+        return outcome.word == "done"
 
     async def _carried_out(self, execution: Execution) -> Outcome:
         with self._output.progress("moving", unit="partitions") as bar:

@@ -18,6 +18,7 @@ balance: Final = LazyGroup(
         "remove": Entry(f"{_PLANS}:remove", "Move everything off brokers that are to go"),
         "demote": Entry(f"{_PLANS}:demote", "Let brokers lead nothing; their replicas stay"),
         "fix-offline": Entry(f"{_PLANS}:fix_offline", "Move replicas off dead brokers and failed disks"),
+        "replicas": Entry(f"{_PLANS}:replicas", "Give topics more replicas, or fewer"),
         "rightsize": Entry("ottla.cli.balance.sizing:rightsize", "Tell how many brokers a load needs"),
         "status": Entry("ottla.cli.balance.executions:status", "Show the execution under way, or the last"),
         "stop": Entry("ottla.cli.balance.executions:stop", "Stop the execution that is under way"),

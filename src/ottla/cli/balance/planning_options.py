@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import click
 
 from ottla.balance.capacities import read_capacities
-from ottla.balance.core.model import Rules
+from ottla.balance.core.model import Purpose, Rules
+from ottla.balance.core.scope import GoalError, goals_named
+from ottla.balance.planning import TopicPattern, Wish, WishError
 from ottla.balance.reading import ReadOptions
 from ottla.cli.frame.options import Decorated
 from ottla.config.errors import UsageError
@@ -40,7 +42,7 @@ def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--metrics-url",
             metavar="URL",
-            help="Where ottla's brokers have their metrics, with {host} and {id} in it.",
+            help="Where brokers have their metrics (Kafka's: a JMX exporter), with {host} and {id} in it.",
         ),
         click.option(
             "--capacity",
@@ -71,6 +73,57 @@ def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(options):
         function = option(function)
     return function
+
+
+def choosing_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say what a plan may do; `wish_of` takes their values."""
+    options: tuple[Decorated, ...] = (
+        click.option(
+            "--goals",
+            metavar="GOAL,…",
+            help="Work for these goals alone, by their names in docs/balance.md; with all hard ones.",
+        ),
+        click.option(
+            "--skip-hard-goal-check", is_flag=True, help="Let --goals leave hard goals out, as they are."
+        ),
+        click.option(
+            "--excluded-topics",
+            metavar="REGEX",
+            help="Topics that stay where they are, but for dead and removed brokers.",
+        ),
+        click.option(
+            "--destination-broker-ids",
+            metavar="BROKER,…",
+            help="The only brokers that get replicas and leaders. [default: all]",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def wish_of(purpose: Purpose, brokers: tuple[int, ...], given: Mapping[str, Any]) -> Wish:
+    """What the options want. Raises UsageError."""
+    try:
+        goals = goals_named(
+            filter(None, (given["goals"] or "").split(",")),
+            skip_hard_goal_check=given["skip_hard_goal_check"],
+        )
+    except GoalError as problem:
+        raise UsageError(f"--goals: {problem} (--skip-hard-goal-check)") from None
+    pattern = given["excluded_topics"]
+    try:
+        excluded = None if pattern is None else TopicPattern.of(pattern)
+    except WishError as problem:
+        raise UsageError(f"--excluded-topics: {problem}") from None
+    return Wish(purpose, brokers, goals, excluded, _ids(given["destination_broker_ids"]))
+
+
+def _ids(text: str | None) -> tuple[int, ...]:
+    words = [] if text is None else [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdecimal() and len(word) <= 10 for word in words):
+        raise UsageError(f"--destination-broker-ids {text}: write ids of brokers with commas between")
+    return tuple(dict.fromkeys(map(int, words)))
 
 
 def rules_and_reading(given: Mapping[str, Any]) -> tuple[Rules, ReadOptions]:

@@ -1,16 +1,31 @@
-"""The commands that plan and carry out: plan, run, add, remove, demote, fix-offline."""
+"""The commands that plan and carry out: plan, run, add, remove, demote, fix-offline, replicas."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import click
 
 from ottla.balance.core.model import Purpose
-from ottla.balance.planning import Planned, Wish, planned, reason_not_to
-from ottla.cli.balance.planning_options import Running, planning_options, rules_and_reading
+from ottla.balance.planning import (
+    Planned,
+    ReplicaWish,
+    TopicPattern,
+    Wish,
+    WishError,
+    planned,
+    reason_not_to,
+)
+from ottla.cli.balance.planning_options import (
+    Running,
+    choosing_options,
+    planning_options,
+    rules_and_reading,
+    wish_of,
+)
 from ottla.cli.balance.showing import show_plan, summary
 from ottla.cli.cluster.any_broker import CommandError, cluster_client
 from ottla.cli.frame.cluster import Session, asks_cluster
@@ -18,6 +33,7 @@ from ottla.cli.frame.commands import Command
 from ottla.cli.frame.confirming import confirm, yes_option
 from ottla.cli.frame.errors import ExitCode
 from ottla.cli.frame.options import INT32
+from ottla.config.errors import UsageError
 
 THROTTLE_HELP: Final = "The most that each broker sends, and receives, for moves."
 DEFAULT_THROTTLE: Final = 50_000_000
@@ -72,6 +88,7 @@ def _running(given: dict[str, Any]) -> Running:
     cls=Command,
     examples=("ottla balance plan", "ottla balance plan --json", "ottla balance plan --thorough --all"),
 )
+@choosing_options
 @planning_options
 @_throttle_options
 @asks_cluster
@@ -82,8 +99,9 @@ async def plan(session: Session, /, **given: Any) -> None:
     replicas, disk, network, CPU, topics and leaders (soft). --json writes one object.
     """
     rules, reading = rules_and_reading(given)
+    wish = wish_of(Purpose.BALANCE, (), given)
     async with cluster_client(session.access) as client:
-        found = await planned(client, Wish(), rules, reading)
+        found = await planned(client, wish, rules, reading)
     throttle = None if given["no_throttle"] else given["throttle"]
     show_plan(session.output, found, throttle, everything=given["everything"])
 
@@ -100,7 +118,20 @@ async def plan(session: Session, /, **given: Any) -> None:
 @click.option(
     "--self-heal",
     is_flag=True,
-    help="Go on for ever: move replicas off brokers that stay dead for --grace; asks for no yes.",
+    help="Go on for ever, without a yes: move replicas off failed disks, and brokers dead for --grace.",
+)
+@click.option(
+    "--heal-goals",
+    is_flag=True,
+    help="With --self-heal: plan an even load where a hard goal is missed twice in a row.",
+)
+@click.option(
+    "--goal-interval",
+    type=click.FloatRange(1),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often goals are looked at; after a run they rest twice as long.",
 )
 @click.option(
     "--grace",
@@ -110,6 +141,7 @@ async def plan(session: Session, /, **given: Any) -> None:
     metavar="SECONDS",
     help="How long a broker may be away before its replicas move.",
 )
+@choosing_options
 @planning_options
 @_running_options
 @asks_cluster
@@ -121,28 +153,32 @@ async def run(session: Session, /, **given: Any) -> int:
     """
     running = _running(given)
     if given["self_heal"]:
-        return await _heal(session, given, running)
-    return await _carried_out(session, Wish(), given, running)
+        from ottla.cli.balance.watching import heal
+
+        return await heal(session, given, running)
+    return await _carried_out(session, wish_of(Purpose.BALANCE, (), given), given, running)
 
 
 @click.command("add", cls=Command, examples=("ottla balance add 4", "ottla balance add 4 5 --yes"))
 @click.argument("brokers", nargs=-1, required=True, type=INT32, metavar="BROKER…")
+@choosing_options
 @planning_options
 @_running_options
 @asks_cluster
 async def add(session: Session, /, brokers: tuple[int, ...], **given: Any) -> int:
     """Give new brokers their share; replicas move to them alone."""
-    return await _carried_out(session, Wish(Purpose.ADD, brokers), given, _running(given))
+    return await _carried_out(session, wish_of(Purpose.ADD, brokers, given), given, _running(given))
 
 
 @click.command("remove", cls=Command, examples=("ottla balance remove 2", "ottla balance remove 2 --yes"))
 @click.argument("brokers", nargs=-1, required=True, type=INT32, metavar="BROKER…")
+@choosing_options
 @planning_options
 @_running_options
 @asks_cluster
 async def remove(session: Session, /, brokers: tuple[int, ...], **given: Any) -> int:
     """Move everything off brokers that are to go; afterwards they can be stopped."""
-    return await _carried_out(session, Wish(Purpose.REMOVE, brokers), given, _running(given))
+    return await _carried_out(session, wish_of(Purpose.REMOVE, brokers, given), given, _running(given))
 
 
 @click.command("demote", cls=Command, examples=("ottla balance demote 2 --yes",))
@@ -156,12 +192,42 @@ async def demote(session: Session, /, brokers: tuple[int, ...], **given: Any) ->
 
 
 @click.command("fix-offline", cls=Command, examples=("ottla balance fix-offline --yes",))
+@choosing_options
 @planning_options
 @_running_options
 @asks_cluster
 async def fix_offline(session: Session, /, **given: Any) -> int:
     """Move replicas off dead brokers and failed disks, and out of racks that have too many."""
-    return await _carried_out(session, Wish(Purpose.FIX_OFFLINE), given, _running(given))
+    return await _carried_out(session, wish_of(Purpose.FIX_OFFLINE, (), given), given, _running(given))
+
+
+@click.command(
+    "replicas",
+    cls=Command,
+    examples=("ottla balance replicas 'orders.*' 3", "ottla balance replicas clicks 1 --yes"),
+)
+@click.argument("topics", metavar="REGEX")
+@click.argument("factor", type=click.IntRange(1, 32_767), metavar="REPLICAS")
+@click.option(
+    "--skip-rack-awareness-check", is_flag=True, help="Let several replicas of a partition be in one rack."
+)
+@choosing_options
+@planning_options
+@_running_options
+@asks_cluster
+async def replicas(session: Session, /, topics: str, factor: int, **given: Any) -> int:
+    """Give the topics whose whole name matches more replicas, or fewer; those that stay do not move.
+
+    New ones come to racks that have none of the partition yet, and to the brokers that stand lowest. The
+    leader keeps its replica.
+    """
+    try:
+        pattern = TopicPattern.of(topics)
+    except WishError as problem:
+        raise UsageError(str(problem)) from None
+    wanted = ReplicaWish(pattern, factor, given["skip_rack_awareness_check"])
+    wish = replace(wish_of(Purpose.REPLICAS, (), given), replicas=wanted)
+    return await _carried_out(session, wish, given, _running(given))
 
 
 # -- carrying out ------------------------------------------------------------------------------------------
@@ -190,33 +256,10 @@ async def _carried_out(session: Session, wish: Wish, given: dict[str, Any], runn
             await asyncio.to_thread(
                 confirm, f"carry this out: {summary(found.plan, running.throttle)}", running.yes
             )
-            return await carrier.carry_out(found)
+            return ExitCode.DONE if await carrier.carry_out(found) else ExitCode.FAILED
 
 
 def _require_sound(found: Planned) -> None:
     """Raises CommandError for a plan that is not to be carried out."""
     if (reason := reason_not_to(found)) is not None:
         raise CommandError(f"the plan is not carried out: {reason}")
-
-
-async def _heal(session: Session, given: dict[str, Any], running: Running) -> int:
-    from ottla.balance.healing import Healer
-    from ottla.cli.balance.carrying_out import Carrier
-
-    rules, reading = rules_and_reading(given)
-    async with (
-        cluster_client(session.access) as client,
-        Carrier.to(session, client, running) as carrier,
-    ):
-        healer = Healer(client, given["grace"])
-        session.output.note("watching for brokers that die")
-        while True:
-            await carrier.finish_what_was_begun()
-            await healer.wait_for_the_dead()
-            found = await planned(client, Wish(Purpose.FIX_OFFLINE), rules, reading)
-            for problem in found.plan.problems:
-                session.output.warn(problem)
-            if found.plan.changes:
-                session.output.note(summary(found.plan, running.throttle))
-                await carrier.carry_out(found)
-            healer.was_healed(found)

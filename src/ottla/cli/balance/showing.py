@@ -65,8 +65,9 @@ def summary(plan: Plan, throttle: int | None) -> str:
     took = ""
     if throttle is not None and plan.bytes_moved:
         took = f", about {duration_text(seconds_of(plan.changes, throttle))} at {bytes_text(throttle)}/s"
+    dropped = f"{plan.replicas_dropped} replicas go, " if plan.replicas_dropped else ""
     return (
-        f"{plan.replica_moves} replicas move ({bytes_text(plan.bytes_moved)}{took}), "
+        f"{plan.replica_moves} replicas move ({bytes_text(plan.bytes_moved)}{took}), {dropped}"
         f"{plan.leader_changes} leaders change"
     )
 
