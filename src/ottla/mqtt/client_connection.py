@@ -47,7 +47,7 @@ from ottla.mqtt.core.decoding import decode
 from ottla.mqtt.core.encoding import encode
 from ottla.mqtt.core.fields import Malformed
 from ottla.mqtt.core.framing import Framing
-from ottla.mqtt.core.messages import Message
+from ottla.mqtt.core.messages import SYS, Message
 from ottla.mqtt.core.packets import (
     Connack,
     Connect,
@@ -64,6 +64,7 @@ from ottla.mqtt.figures import MqttFigures
 from ottla.mqtt.producing import MessageWriter
 from ottla.mqtt.storing import MessageStore
 from ottla.mqtt.subscribers import Subscribers
+from ottla.mqtt.sys_publishing import SysPublishing
 from ottla.web.access_rules import UNLIMITED, Grants
 
 log = logging.getLogger("ottla.mqtt")
@@ -169,6 +170,7 @@ class Parts:
     clients: Clients
     subscribers: Subscribers
     store: MessageStore
+    sys: SysPublishing | None
     figures: MqttFigures
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -220,6 +222,7 @@ class ClientConnection:
         """Take what came; nothing behind the connection's end."""
         if self._machine.state is State.CLOSED:
             return
+        self._parts.figures.bytes_received += len(data)
         self._framing.feed(data)
         if not self._waits:
             self._pump()
@@ -260,7 +263,7 @@ class ClientConnection:
         if self._pumps:
             return
         self._pumps = True
-        machine, framing = self._machine, self._framing
+        machine, framing, figures = self._machine, self._framing, self._parts.figures
         try:
             for _ in range(PACKETS_A_TURN):
                 if self._waits or machine.state is State.CLOSED:
@@ -274,6 +277,7 @@ class ClientConnection:
                     self._step(Broken(problem))
                     return
                 self._last_packet = self._loop.time()
+                figures.packets_received += 1
                 self._step(Received(packet))
                 if machine.is_full:
                     self._wait(_OWN, True)
@@ -425,9 +429,8 @@ class ClientConnection:
 
     def _retained_for(self, packet: Subscribe, granted: set[str]) -> list[tuple[str, str]]:
         """The topics whose retained messages a SUBSCRIBE asks for, each behind the filter that it matches."""
-        retained = self._parts.store.retained
-        if retained is None:
-            return []
+        parts = self._parts
+        sources = [each for each in (parts.store.retained, parts.sys) if each is not None]
         known = self._machine.subscriptions
         found: list[tuple[str, str]] = []
         for request in packet.requests:
@@ -438,15 +441,14 @@ class ClientConnection:
                 and handling is not RetainHandling.DO_NOT_SEND
                 and not (handling is RetainHandling.SEND_IF_NEW and filter_ in known)
             ):
-                found.extend((filter_, topic) for topic in retained.topics(filter_))
+                found.extend((filter_, topic) for each in sources for topic in each.topics(filter_))
         return found
 
     async def _send_retained(self, wanted: Sequence[tuple[str, str]]) -> None:
         """Send retained messages as the client takes them, each as it is then."""
-        retained = self._parts.store.retained
         for place, (filter_, topic) in enumerate(wanted, 1):
-            assert retained is not None, "something is retained"
-            kept = retained.get(topic)
+            source = self._parts.sys if topic.startswith(SYS) else self._parts.store.retained
+            kept = None if source is None else source.get(topic)
             if kept is not None:
                 age_seconds = max(0.0, time.time() - kept.stored_s)
                 self._step(FoundRetained(filter_, Arrived(kept.message, kept.publisher, age_seconds)))
@@ -479,6 +481,9 @@ class ClientConnection:
     # -- writing --------------------------------------------------------------------------------------------
 
     def _send(self, data: bytes) -> None:
+        figures = self._parts.figures
+        figures.packets_sent += 1
+        figures.bytes_sent += len(data)
         self._out.append(data)
         self._out_bytes += len(data)
         if not self._flushes_soon:

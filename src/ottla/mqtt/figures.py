@@ -26,6 +26,10 @@ class MqttFigures:
     under_way: int = 0
     under_way_bytes: int = 0
     pauses: int = 0
+    packets_received: int = 0
+    packets_sent: int = 0
+    bytes_received: int = 0
+    bytes_sent: int = 0
     retained: int = 0
     retained_bytes: int = 0
     retained_left_out: int = 0

@@ -26,6 +26,7 @@ from ottla.mqtt.producing import MOST_UNDER_WAY, MessageWriter
 from ottla.mqtt.retained_topic import RetainedTopic
 from ottla.mqtt.storing import MessageStore
 from ottla.mqtt.subscribers import Subscribers
+from ottla.mqtt.sys_publishing import SysPublishing
 from ottla.mqtt.tcp_link import TcpLink
 from ottla.web.cross_origin import CrossOrigin
 from ottla.web.errors import ServiceError
@@ -74,6 +75,8 @@ class MqttService:
         self._retained = (
             RetainedTopic(access, name, settings[names.RETAINED_BYTES], self._figures) if name else None
         )
+        interval_s = settings[names.SYS_INTERVAL_SECONDS]
+        self._sys = SysPublishing(self._figures, self._subscribers, interval_s) if interval_s else None
         self._parts = Parts(
             names.limits_of(settings),
             settings[names.CONNECT_TIMEOUT_MS] / 1_000,
@@ -82,6 +85,7 @@ class MqttService:
             Clients(settings[names.CONNECTIONS]),
             self._subscribers,
             MessageStore(self._writer, self._retained, self._figures),
+            self._sys,
             self._figures,
         )
         self._acceptors: list[Acceptor] = []
@@ -105,6 +109,8 @@ class MqttService:
     async def start(self, address: HttpAddress) -> None:
         """Make the producer. The cluster need not be there yet. Raises ServiceError."""
         await self._writer.start()
+        if self._sys is not None:
+            self._parts.start("$SYS", self._sys.run())
         if self._retained is not None:
             self._parts.start("retained messages", self._retained.run())
             await self._retained.begun()

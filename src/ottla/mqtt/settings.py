@@ -115,6 +115,14 @@ RETAINED_BYTES: Final = long(
     between(1 << 16, 1 << 40),
 )
 
+SYS_INTERVAL_SECONDS: Final = integer(
+    "ottla.mqtt.sys.interval.seconds",
+    10,
+    "How often the topics under $SYS/ are published, mosquitto's sys_interval; 0: never, and there are none.",
+    between(0, 86_400),
+    importance=LOW,
+)
+
 CLIENT_PREFIX: Final = "client."
 PRODUCER_PREFIX: Final = "producer."
 

@@ -16,6 +16,8 @@ from ottla.mqtt.core.packets import Publish, Will
 from ottla.mqtt.core.properties import Properties, Property, no_properties
 from ottla.mqtt.core.topics import is_name
 
+SYS: Final = "$SYS/"
+"""Topics that begin so are the proxy's own: no record, and no message of a client."""
 TOPIC: Final = "mqtt.topic"
 CLIENT_ID: Final = "mqtt.client.id"
 QOS: Final = "mqtt.qos"
@@ -88,7 +90,7 @@ def message_of(
         name = (topic or b"").decode()
     except UnicodeDecodeError:
         return None
-    if value is None or not is_name(name) or len(topic or b"") > LONGEST_FIELD:
+    if value is None or not is_name(name) or name.startswith(SYS) or len(topic or b"") > LONGEST_FIELD:
         return None
     properties: dict[Property, Any] = {}
     publisher = ""
