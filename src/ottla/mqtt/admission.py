@@ -9,6 +9,7 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.mqtt.core.messages import SYS
 from ottla.mqtt.core.packets import Connect
 from ottla.mqtt.core.reason_codes import ReasonCode
 from ottla.mqtt.core.routing import Routing
@@ -71,6 +72,8 @@ class Admission:
 
     def refusal(self, topic: str, grants: Grants) -> ReasonCode | None:
         """Why a client with these grants may not publish there; None if it may."""
+        if topic.startswith(SYS):
+            return ReasonCode.NOT_AUTHORIZED
         if self.routing.kafka_topic(topic) is None:
             return ReasonCode.TOPIC_NAME_INVALID
         if not grants.allow(Action.WRITE, topic):

@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Coroutine
+import time
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
@@ -31,6 +32,7 @@ from ottla.mqtt.core.connection import (
     Effect,
     Ended,
     Event,
+    FoundRetained,
     Granted,
     Limits,
     Received,
@@ -45,13 +47,24 @@ from ottla.mqtt.core.decoding import decode
 from ottla.mqtt.core.encoding import encode
 from ottla.mqtt.core.fields import Malformed
 from ottla.mqtt.core.framing import Framing
-from ottla.mqtt.core.messages import Message
-from ottla.mqtt.core.packets import Connack, Connect, Disconnect, Publish, Subscribe, Unsuback
+from ottla.mqtt.core.messages import SYS, Message
+from ottla.mqtt.core.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Publish,
+    RetainHandling,
+    Subscribe,
+    Unsuback,
+)
 from ottla.mqtt.core.reason_codes import ReasonCode
 from ottla.mqtt.core.subscriptions import Arrived
+from ottla.mqtt.core.topics import SHARED
 from ottla.mqtt.figures import MqttFigures
 from ottla.mqtt.producing import MessageWriter
+from ottla.mqtt.storing import MessageStore
 from ottla.mqtt.subscribers import Subscribers
+from ottla.mqtt.sys_publishing import SysPublishing
 from ottla.web.access_rules import UNLIMITED, Grants
 
 log = logging.getLogger("ottla.mqtt")
@@ -63,6 +76,7 @@ MOST_FILTERS: Final = 1_000
 """Of one client."""
 MOST_OUT_BYTES: Final = 1 << 20
 """What one client may leave untaken; further messages to it are dropped."""
+RETAINED_A_TURN: Final = 100
 LEFT: Final = "left"
 LOST: Final = "lost"
 _ASSIGNED_PREFIX: Final = "ottla-"
@@ -155,6 +169,8 @@ class Parts:
     writer: MessageWriter
     clients: Clients
     subscribers: Subscribers
+    store: MessageStore
+    sys: SysPublishing | None
     figures: MqttFigures
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -188,6 +204,7 @@ class ClientConnection:
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._filters: set[str] = set()
+        self._takes_more = asyncio.Event()
         self._flushes_soon = False
         self._pumps = False
         self._is_gone = False
@@ -205,6 +222,7 @@ class ClientConnection:
         """Take what came; nothing behind the connection's end."""
         if self._machine.state is State.CLOSED:
             return
+        self._parts.figures.bytes_received += len(data)
         self._framing.feed(data)
         if not self._waits:
             self._pump()
@@ -212,12 +230,14 @@ class ClientConnection:
     def takes_answers(self, takes: bool) -> None:
         """Whether the network takes what is written."""
         self._wait(_ANSWERS, not takes)
+        self._takes_more.set()
 
     def lost(self) -> None:
         """The network's connection is over."""
         if self._is_gone:
             return
         self._is_gone = True
+        self._takes_more.set()
         self._step(Ended.LOST)
         if self._timer is not None:
             self._timer.cancel()
@@ -243,7 +263,7 @@ class ClientConnection:
         if self._pumps:
             return
         self._pumps = True
-        machine, framing = self._machine, self._framing
+        machine, framing, figures = self._machine, self._framing, self._parts.figures
         try:
             for _ in range(PACKETS_A_TURN):
                 if self._waits or machine.state is State.CLOSED:
@@ -257,6 +277,7 @@ class ClientConnection:
                     self._step(Broken(problem))
                     return
                 self._last_packet = self._loop.time()
+                figures.packets_received += 1
                 self._step(Received(packet))
                 if machine.is_full:
                     self._wait(_OWN, True)
@@ -361,7 +382,7 @@ class ClientConnection:
             parts.figures.wills += 1
         kafka_topic = parts.admission.routing.kafka_topic(message.topic)
         assert kafka_topic is not None, "a message without a route is refused"
-        parts.writer.store(kafka_topic, message, self._machine.client_id, report)
+        parts.store.store(kafka_topic, message, self._machine.client_id, report)
 
     def _stored(self, ticket: int, qos: int, reason: ReasonCode, text: str) -> None:
         outcome = reason.name if reason.is_failure else "stored"
@@ -387,14 +408,57 @@ class ClientConnection:
             if refusal is None:
                 granted.add(request.filter)
             reasons.append(ReasonCode.SUCCESS if refusal is None else refusal)
-        if granted and not await self._parts.subscribers.ready():
+        if granted and not await self._reads_on():
             granted.clear()
             reasons = [each if each.is_failure else ReasonCode.UNSPECIFIED_ERROR for each in reasons]
         if not self._is_gone and self._machine.state is State.OPEN:
             self._filters |= granted
             self._parts.subscribers.add(self, granted)
+            retained = self._retained_for(packet, granted)
             self._step(Granted(packet, tuple(reasons)))
+            await self._send_retained(retained)
         self._wait(_CHECK, False)
+
+    async def _reads_on(self) -> bool:
+        """Whether what comes from now on is read, and all that is retained now has been."""
+        parts = self._parts
+        retained = parts.store.retained
+        if not await parts.subscribers.ready():
+            return False
+        return retained is None or await retained.read_to_end()
+
+    def _retained_for(self, packet: Subscribe, granted: set[str]) -> list[tuple[str, str]]:
+        """The topics whose retained messages a SUBSCRIBE asks for, each behind the filter that it matches."""
+        parts = self._parts
+        sources = [each for each in (parts.store.retained, parts.sys) if each is not None]
+        known = self._machine.subscriptions
+        found: list[tuple[str, str]] = []
+        for request in packet.requests:
+            filter_, handling = request.filter, request.retain_handling
+            if (
+                filter_ in granted
+                and not filter_.startswith(SHARED)
+                and handling is not RetainHandling.DO_NOT_SEND
+                and not (handling is RetainHandling.SEND_IF_NEW and filter_ in known)
+            ):
+                found.extend((filter_, topic) for each in sources for topic in each.topics(filter_))
+        return found
+
+    async def _send_retained(self, wanted: Sequence[tuple[str, str]]) -> None:
+        """Send retained messages as the client takes them, each as it is then."""
+        for place, (filter_, topic) in enumerate(wanted, 1):
+            source = self._parts.sys if topic.startswith(SYS) else self._parts.store.retained
+            kept = None if source is None else source.get(topic)
+            if kept is not None:
+                age_seconds = max(0.0, time.time() - kept.stored_s)
+                self._step(FoundRetained(filter_, Arrived(kept.message, kept.publisher, age_seconds)))
+            if place % RETAINED_A_TURN == 0 or self._out_bytes >= MOST_OUT_BYTES // 2:
+                await asyncio.sleep(0)  # which writes
+                while self._waits & _ANSWERS and not self._is_gone:
+                    self._takes_more.clear()
+                    await self._takes_more.wait()
+            if self._is_gone:
+                return
 
     def _forget_filters(self) -> None:
         """Take out what an UNSUBSCRIBE has ended."""
@@ -417,6 +481,9 @@ class ClientConnection:
     # -- writing --------------------------------------------------------------------------------------------
 
     def _send(self, data: bytes) -> None:
+        figures = self._parts.figures
+        figures.packets_sent += 1
+        figures.bytes_sent += len(data)
         self._out.append(data)
         self._out_bytes += len(data)
         if not self._flushes_soon:

@@ -26,6 +26,13 @@ class MqttFigures:
     under_way: int = 0
     under_way_bytes: int = 0
     pauses: int = 0
+    packets_received: int = 0
+    packets_sent: int = 0
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    retained: int = 0
+    retained_bytes: int = 0
+    retained_left_out: int = 0
 
     def families(self) -> Iterator[Family]:
         """All metrics."""
@@ -40,3 +47,6 @@ class MqttFigures:
         yield single(table.UNDER_WAY, self.under_way)
         yield single(table.UNDER_WAY_BYTES, self.under_way_bytes)
         yield single(table.PAUSES, self.pauses)
+        yield single(table.RETAINED, self.retained)
+        yield single(table.RETAINED_BYTES, self.retained_bytes)
+        yield single(table.RETAINED_LEFT_OUT, self.retained_left_out)

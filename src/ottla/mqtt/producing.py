@@ -131,6 +131,28 @@ class MessageWriter:
 
     def store(self, kafka_topic: str, message: Message, client_id: str, report: Report) -> None:
         """Write a message; `report` is called with its end, perhaps at once."""
+        self._write(
+            kafka_topic,
+            self._key_rule.key(message.topic, client_id),
+            message.payload,
+            message,
+            client_id,
+            report,
+        )
+
+    def retain(self, kafka_topic: str, message: Message, client_id: str, report: Report) -> None:
+        """Write a message as the retained one of its MQTT topic; one without a payload deletes it."""
+        self._write(kafka_topic, message.topic.encode(), message.payload or None, message, client_id, report)
+
+    def _write(
+        self,
+        kafka_topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        message: Message,
+        client_id: str,
+        report: Report,
+    ) -> None:
         producer = self._producer
         if producer is None:
             report(ReasonCode.SERVER_BUSY, "the proxy stops")
@@ -140,8 +162,8 @@ class MessageWriter:
         try:
             producer.produce(
                 kafka_topic,
-                message.payload,
-                self._key_rule.key(message.topic, client_id),
+                value,
+                key,
                 on_delivery=told,
                 headers=cast(Any, headers(message, client_id)),  # a list of texts and bytes is one of both
             )

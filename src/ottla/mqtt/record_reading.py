@@ -163,7 +163,10 @@ class RecordReading:
 
     def _take(self, consumer: Consumer) -> None:
         try:
-            messages = consumer.consume(BATCH, POLL_SECONDS)
+            # in two steps: one alone would hold back what is there until the batch or the time is full
+            messages = consumer.consume(1, POLL_SECONDS)
+            if messages:
+                messages += consumer.consume(BATCH - 1, 0)
         except KafkaException as problem:
             log.warning("records can't be read: %s", problem.args[0].str())
             self._stops.wait(LOOK_FOR_MISSING_SECONDS)

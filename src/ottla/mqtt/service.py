@@ -9,20 +9,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from ottla.client.access import ClusterAccess
 from ottla.client.errors import ClientOptionError
 from ottla.config.loopback import is_loopback
 from ottla.config.settings import Settings
+from ottla.metrics.exposition import Family
 from ottla.metrics.health import Check, Verdict
 from ottla.mqtt import settings as names
 from ottla.mqtt.admission import Admission
 from ottla.mqtt.client_connection import CLOSE_SECONDS, Clients, Parts
 from ottla.mqtt.figures import MqttFigures
 from ottla.mqtt.producing import MOST_UNDER_WAY, MessageWriter
+from ottla.mqtt.retained_topic import RetainedTopic
+from ottla.mqtt.storing import MessageStore
 from ottla.mqtt.subscribers import Subscribers
+from ottla.mqtt.sys_publishing import SysPublishing
 from ottla.mqtt.tcp_link import TcpLink
 from ottla.web.cross_origin import CrossOrigin
 from ottla.web.errors import ServiceError
@@ -67,6 +71,12 @@ class MqttService:
         assert self.front.security is not None
         routing = names.routing_of(settings)
         self._subscribers = Subscribers(access, routing.kafka_topics)
+        name = settings[names.RETAINED_TOPIC]
+        self._retained = (
+            RetainedTopic(access, name, settings[names.RETAINED_BYTES], self._figures) if name else None
+        )
+        interval_s = settings[names.SYS_INTERVAL_SECONDS]
+        self._sys = SysPublishing(self._figures, self._subscribers, interval_s) if interval_s else None
         self._parts = Parts(
             names.limits_of(settings),
             settings[names.CONNECT_TIMEOUT_MS] / 1_000,
@@ -74,13 +84,20 @@ class MqttService:
             self._writer,
             Clients(settings[names.CONNECTIONS]),
             self._subscribers,
+            MessageStore(self._writer, self._retained, self._figures),
+            self._sys,
             self._figures,
         )
         self._acceptors: list[Acceptor] = []
 
     def observed(self, figures: RequestFigures) -> Observed:
         """See `Running`."""
-        return Observed(self._figures.families, [Check("cluster", self._verdict)])
+        return Observed(self._families, [Check("cluster", self._verdict)])
+
+    def _families(self) -> Iterator[Family]:
+        yield from self._figures.families()
+        if self._retained is not None:
+            yield from self._retained.families()
 
     def _verdict(self) -> Verdict:
         """Whether the cluster takes what clients send."""
@@ -92,6 +109,11 @@ class MqttService:
     async def start(self, address: HttpAddress) -> None:
         """Make the producer. The cluster need not be there yet. Raises ServiceError."""
         await self._writer.start()
+        if self._sys is not None:
+            self._parts.start("$SYS", self._sys.run())
+        if self._retained is not None:
+            self._parts.start("retained messages", self._retained.run())
+            await self._retained.begun()
 
     async def listen(self, listeners: Sequence[Listener]) -> None:
         """See `Listening`."""
@@ -153,5 +175,7 @@ class MqttService:
         for task in list(self._parts.tasks):
             task.cancel()
         await asyncio.gather(*self._parts.tasks, return_exceptions=True)
+        if self._retained is not None:
+            await self._retained.stop()
         await self._subscribers.stop()
         await self._writer.stop()

@@ -102,6 +102,27 @@ UNDER_WAY_BYTES: Final = long(
     between(1 << 20, 1 << 40),
 )
 
+RETAINED_TOPIC: Final = string(
+    "ottla.mqtt.retained.topic",
+    "_ottla-mqtt-retained",
+    "The compacted Kafka topic of retained messages, made where it is missing; all copies have the same. "
+    "Empty: nothing is retained.",
+)
+RETAINED_BYTES: Final = long(
+    "ottla.mqtt.retained.max.bytes",
+    64 << 20,
+    "Bytes of retained messages, about as they are in memory; with more, further ones are refused.",
+    between(1 << 16, 1 << 40),
+)
+
+SYS_INTERVAL_SECONDS: Final = integer(
+    "ottla.mqtt.sys.interval.seconds",
+    10,
+    "How often the topics under $SYS/ are published, mosquitto's sys_interval; 0: never, and there are none.",
+    between(0, 86_400),
+    importance=LOW,
+)
+
 CLIENT_PREFIX: Final = "client."
 PRODUCER_PREFIX: Final = "producer."
 
@@ -173,4 +194,5 @@ def limits_of(settings: Settings) -> Limits:
         settings[RECEIVE_MAXIMUM],
         settings[TOPIC_ALIASES],
         settings[KEEP_ALIVE_SECONDS],
+        bool(settings[RETAINED_TOPIC]),
     )

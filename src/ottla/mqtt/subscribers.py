@@ -52,6 +52,19 @@ class Subscribers:
         """Read no more."""
         await self._reading.stop()
 
+    async def publish(self, arrived: Arrived) -> None:
+        """Give out a message that is the proxy's own."""
+        await self._give_out(arrived, 0)
+
+    async def _give_out(self, arrived: Arrived, deliveries: int) -> int:
+        """Give a message to all whose filters match; how many were given out, with those before it."""
+        for subscriber in self._tree.matching(arrived.message.topic):
+            subscriber.arrived(arrived)
+            deliveries += 1
+            if deliveries % DELIVERIES_A_TURN == 0:
+                await asyncio.sleep(0)
+        return deliveries
+
     async def _deliver(self, records: Sequence[ReadRecord]) -> None:
         deliveries = 0
         for record in records:
@@ -63,8 +76,4 @@ class Subscribers:
             message, publisher = found
             age_seconds = max(0.0, time.time() - record.timestamp_ms / 1_000) if record.timestamp_ms else 0.0
             arrived = Arrived(message, publisher, age_seconds)
-            for subscriber in self._tree.matching(message.topic):
-                subscriber.arrived(arrived)
-                deliveries += 1
-                if deliveries % DELIVERIES_A_TURN == 0:
-                    await asyncio.sleep(0)
+            deliveries = await self._give_out(arrived, deliveries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,3 +23,4 @@ class ReplayedRecord(NamedTuple):
     timestamp_ms: int
     key: bytes
     value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()

@@ -309,7 +309,8 @@ def _unpacked(topic: str, answer: Any, offset: int, isolation_level: int) -> Fet
     )
     try:
         records = [
-            ReplayedRecord(partition, one.offset, one.timestamp, one.key or b"", one.value) for one in found
+            ReplayedRecord(partition, one.offset, one.timestamp, one.key or b"", one.value, one.headers or ())
+            for one in found
         ]
     except KafkaError as problem:
         place = f"partition {partition} of topic {topic} from offset {offset} on"

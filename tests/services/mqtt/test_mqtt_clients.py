@@ -180,7 +180,7 @@ def test_paho_learns_the_limits_and_names_topics_by_numbers(
             assert (properties.ReceiveMaximum, properties.MaximumQoS, properties.RetainAvailable) == (
                 100,
                 1,
-                0,
+                1,
             )
             assert properties.ServerKeepAlive == 30 and properties.MaximumPacketSize == 1 << 20
             alias = Properties(PacketTypes.PUBLISH)

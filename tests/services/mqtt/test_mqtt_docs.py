@@ -37,6 +37,7 @@ class Walk:
             "mosquitto_pub -V 5 -i": f"mosquitto_pub -p {mqtt} -V 5 -i",
             "mosquitto_pub -V 5 -q": f"mosquitto_pub -p {mqtt} -V 5 -q",
             "mosquitto_pub -i": f"mosquitto_pub -p {mqtt} -i",
+            "mosquitto_pub -q 1 -r": f"mosquitto_pub -p {mqtt} -q 1 -r",
             "mosquitto_sub -t": f"mosquitto_sub -p {mqtt} -t",
         }
         tools = directory / "bin"
@@ -112,10 +113,11 @@ def test_the_walk(tmp_path: Path) -> None:
             "sensors/kitchen/temperature 22.0",
             "sensors/garden/temperature 8.5",
         ]
+        assert walk.run("Retained messages") == "sensors/kitchen/target 21 retained=1\n"
         refused = walk.run("What is refused, and how")
         assert "Topic Name invalid" in refused and "QoS not supported" in refused
         known = walk.run("Who may connect")
         assert "Publish 1 failed: Not authorized" in known and "ad user name or password" in known.lower()
         watched = walk.run("Watching it")
         assert 'ottla_mqtt_messages_total{qos="1",outcome="stored"} 2' in watched
-        assert '"status": "ok"' in watched
+        assert '"status": "ok"' in watched and watched.splitlines()[-1].isdigit()

@@ -1,19 +1,19 @@
 """The normative statements of MQTT 5 that bind a server, a row each: what is said, and what comes of it.
 
 A row's bytes and packets come from one client; `opens` puts a CONNECT before them. Statements that bind
-clients alone have no row; those about what this server tells its clients that it does not have (retained
-messages, QoS 2, sessions beyond a connection, shared subscriptions) have that of its refusal.
+clients alone have no row; those about what this server tells its clients that it does not have (QoS 2,
+sessions beyond a connection, shared subscriptions) have that of its refusal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from ottla.mqtt.core.connection import Ended, Refused, Rejected, Stored
+from ottla.mqtt.core.connection import Ended, FoundRetained, Limits, Refused, Rejected, Stored
 from ottla.mqtt.core.encoding import encode
 from ottla.mqtt.core.fields import length_bytes, text_bytes, two_bytes
 from ottla.mqtt.core.messages import Message, headers
@@ -54,9 +54,13 @@ def publish(topic: str = "t", packet_id: int | None = None, **given: Any) -> Pub
 
 
 def subscribe(
-    *filters: str, identifier: int | None = None, qos: int = 0, no_local: bool = False
+    *filters: str,
+    identifier: int | None = None,
+    qos: int = 0,
+    no_local: bool = False,
+    as_published: bool = False,
 ) -> Subscribe:
-    requests = tuple(SubscriptionRequest(each, qos, no_local) for each in filters)
+    requests = tuple(SubscriptionRequest(each, qos, no_local, as_published) for each in filters)
     return Subscribe(9, requests, {} if identifier is None else {P.SUBSCRIPTION_IDENTIFIER: (identifier,)})
 
 
@@ -78,6 +82,7 @@ def silent(talk: Talk) -> bool:
     return not any(isinstance(each, Publish) for each in talk.sent)
 
 
+RETAINS_NOTHING = replace(LIMITS, retains=False)
 WILL = Will("will", b"gone")
 
 
@@ -92,6 +97,7 @@ class Row:
     holds: Callable[[Talk], bool] | None = None
     opens: Connect | None = field(default_factory=connect)
     keeps: bool = False
+    limits: Limits = LIMITS
 
 
 def raw(first_byte: int, *parts: bytes) -> bytes:
@@ -259,8 +265,23 @@ FIRST = [
     Row("MQTT-3.2.2-9", (), R.SUCCESS, holds=granted(P.MAXIMUM_QOS, 1)),
     Row("MQTT-3.2.2-11", (publish(packet_id=1, qos=2),), R.QOS_NOT_SUPPORTED, ends=True),
     Row("MQTT-3.2.2-12", (), R.QOS_NOT_SUPPORTED, ends=True, opens=connect(will=Will("w", b"", 2))),
-    Row("MQTT-3.2.2-13", (), R.RETAIN_NOT_SUPPORTED, ends=True, opens=connect(will=Will("w", b"", 1, True))),
-    Row("MQTT-3.2.2-14", (publish(retain=True),), R.RETAIN_NOT_SUPPORTED, ends=True),
+    Row(
+        "MQTT-3.2.2-13",
+        (),
+        R.RETAIN_NOT_SUPPORTED,
+        ends=True,
+        opens=connect(will=Will("w", b"", 1, True)),
+        limits=RETAINS_NOTHING,
+    ),
+    Row(
+        "MQTT-3.2.2-14",
+        (publish(retain=True),),
+        R.RETAIN_NOT_SUPPORTED,
+        ends=True,
+        limits=RETAINS_NOTHING,
+    ),
+    Row("3.2.2.3.5", (), R.SUCCESS, holds=granted(P.RETAIN_AVAILABLE, 1)),
+    Row("3.2.2.3.5", (), R.SUCCESS, holds=granted(P.RETAIN_AVAILABLE, 0), limits=RETAINS_NOTHING),
     Row("MQTT-3.2.2-15", (b"\x30\x91\x4e",), R.PACKET_TOO_LARGE, ends=True),
     Row("MQTT-3.2.2-17", (), R.SUCCESS, holds=granted(P.TOPIC_ALIAS_MAXIMUM, 5)),
 ]
@@ -542,6 +563,41 @@ SUBSCRIPTIONS = [
         holds=delivered("a", {P.CONTENT_TYPE: "x"}),
     ),
     Row("MQTT-3.3.1-12", (subscribe("a"), arrived("a", retain=True)), holds=sends(Publish, retain=False)),
+    Row(
+        "MQTT-3.3.1-13",
+        (subscribe("a", as_published=True), arrived("a", retain=True)),
+        holds=sends(Publish, retain=True),
+    ),
+    Row(
+        "MQTT-3.3.1-13",
+        (subscribe("a", as_published=True), arrived("a")),
+        holds=sends(Publish, retain=False),
+    ),
+    Row(
+        "MQTT-3.3.1-8 retained",
+        (subscribe("+", identifier=3), subscribe("a", identifier=4), FoundRetained("+", arrived("a"))),
+        holds=lambda talk: (
+            talk.last == Publish("a", b"x", retain=True, properties={P.SUBSCRIPTION_IDENTIFIER: (3,)})
+        ),
+    ),
+    Row(
+        "MQTT-3.8.3-3 retained",
+        (subscribe("a", no_local=True), FoundRetained("a", arrived("a", publisher="c"))),
+        holds=silent,
+    ),
+    Row(
+        "MQTT-3.3.2-5 retained",
+        (
+            subscribe("a"),
+            FoundRetained("a", arrived("a", {P.MESSAGE_EXPIRY_INTERVAL: 10}, age_seconds=10.5)),
+        ),
+        holds=silent,
+    ),
+    Row(
+        "MQTT-3.3.1-12 retained",
+        (subscribe("a"), Unsubscribe(9, ("a",)), FoundRetained("a", arrived("a"))),
+        holds=silent,
+    ),
     Row("MQTT-3.3.1-8", (subscribe("a"), arrived("a")), holds=sends(Publish, duplicate=False)),
     Row(
         "MQTT-3.10.4-1", (subscribe("a/+"), Unsubscribe(9, ("a/b",)), arrived("a/b")), holds=delivered("a/b")
@@ -634,7 +690,7 @@ V3_ROWS = [
     ids=lambda row: row.statement.replace(" ", "_"),
 )
 def test_statement(row: Row) -> None:
-    talk = Talk(LIMITS, row.keeps, {"refused": R.NOT_AUTHORIZED})
+    talk = Talk(row.limits, row.keeps, {"refused": R.NOT_AUTHORIZED})
     if row.opens is not None:
         talk.say(row.opens)
     talk.say(*row.says)

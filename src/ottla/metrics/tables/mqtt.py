@@ -82,5 +82,20 @@ PAUSES: Final = Metric(
     Kind.COUNTER,
     "Times that clients were read no further, as too much waited for the cluster.",
 )
+RETAINED: Final = Metric(
+    "ottla_mqtt_retained_messages", Kind.GAUGE, "Retained messages that are held for subscribers."
+)
+RETAINED_BYTES: Final = Metric(
+    "ottla_mqtt_retained_bytes",
+    Kind.GAUGE,
+    "About what they take in memory.",
+    (),
+    Unit.BYTES,
+)
+RETAINED_LEFT_OUT: Final = Metric(
+    "ottla_mqtt_retained_left_out_total",
+    Kind.COUNTER,
+    "Retained messages in the Kafka topic that found no room, so that subscribers do not get them here.",
+)
 
 METRICS: Final = metrics_in(globals())

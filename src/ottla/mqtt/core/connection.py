@@ -50,12 +50,16 @@ _NO_LIMIT: Final = 268_435_460
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a client may do. keep_alive_seconds: the longest that it may be silent, 0 for any time."""
+    """What a client may do. keep_alive_seconds: the longest that it may be silent, 0 for any time.
+
+    retains: whether messages are retained.
+    """
 
     packet_bytes: int = 1 << 20
     receive_maximum: int = 100
     topic_aliases: int = 32
     keep_alive_seconds: int = 0
+    retains: bool = True
 
 
 _Answer = TypeVar("_Answer", Connack, Disconnect, Puback, Suback, Unsuback)
@@ -117,6 +121,14 @@ class Granted:
     reasons: tuple[ReasonCode, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FoundRetained:
+    """A retained message that a filter matches, to which the client has just subscribed."""
+
+    filter: str
+    arrived: Arrived
+
+
 class Ended(enum.Enum):
     """What ends a connection, beside the client's own packets."""
 
@@ -130,7 +142,7 @@ class Ended(enum.Enum):
     """The proxy stops."""
 
 
-Event = Received | Broken | Admitted | Rejected | Stored | Refused | Granted | Arrived | Ended
+Event = Received | Broken | Admitted | Rejected | Stored | Refused | Granted | Arrived | FoundRetained | Ended
 
 
 # -- effects ---------------------------------------------------------------------------------------------
@@ -238,6 +250,8 @@ class Connection:
                 return self._answered(ticket, reason, text)
             case Arrived():
                 return self._arrived(event)
+            case FoundRetained(filter_, arrived):
+                return self._found_retained(filter_, arrived)
             case Granted(subscribe, reasons):
                 return self._granted(subscribe, reasons)
             case Broken(problem):
@@ -298,7 +312,7 @@ class Connection:
         if will is not None and self.version is Version.V5:
             if will.qos > 1:
                 return self._end(ReasonCode.QOS_NOT_SUPPORTED, "wills of QoS 2 are not taken")
-            if will.retain:
+            if will.retain and not self._limits.retains:
                 return self._end(ReasonCode.RETAIN_NOT_SUPPORTED, "messages are not retained")
         self.state = State.CHECKING
         return [CheckClient(connect)]
@@ -323,7 +337,7 @@ class Connection:
         found: dict[Property, Any] = {
             Property.RECEIVE_MAXIMUM: limits.receive_maximum,
             Property.MAXIMUM_QOS: 1,
-            Property.RETAIN_AVAILABLE: 0,
+            Property.RETAIN_AVAILABLE: int(limits.retains),
             Property.MAXIMUM_PACKET_SIZE: limits.packet_bytes,
             Property.TOPIC_ALIAS_MAXIMUM: limits.topic_aliases,
             Property.SHARED_SUBSCRIPTION_AVAILABLE: 0,
@@ -352,7 +366,7 @@ class Connection:
                 elif alias not in self._aliases:
                     return self._end(ReasonCode.PROTOCOL_ERROR, f"the topic alias {alias} stands for nothing")
                 packet = replace(packet, topic=self._aliases[alias])
-        if packet.retain and self.version is Version.V5:
+        if packet.retain and self.version is Version.V5 and not self._limits.retains:
             return self._end(ReasonCode.RETAIN_NOT_SUPPORTED, "messages are not retained")
         packet_id = packet.packet_id
         if packet_id is None:
@@ -398,7 +412,15 @@ class Connection:
     def _arrived(self, arrived: Arrived) -> list[Effect]:
         if self.state is not State.OPEN:
             return []
-        packet = self.subscriptions.packet(arrived, self.client_id, self.version)
+        return self._delivered(self.subscriptions.packet(arrived, self.client_id, self.version))
+
+    def _found_retained(self, filter_: str, arrived: Arrived) -> list[Effect]:
+        if self.state is not State.OPEN:
+            return []
+        found = self.subscriptions.retained_packet(filter_, arrived, self.client_id, self.version)
+        return self._delivered(found)
+
+    def _delivered(self, packet: Publish | None) -> list[Effect]:
         if packet is None:
             return []
         if self._most_bytes_out < _NO_LIMIT and len(encode(packet, self.version)) > self._most_bytes_out:

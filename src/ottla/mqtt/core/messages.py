@@ -16,6 +16,8 @@ from ottla.mqtt.core.packets import Publish, Will
 from ottla.mqtt.core.properties import Properties, Property, no_properties
 from ottla.mqtt.core.topics import is_name
 
+SYS: Final = "$SYS/"
+"""Topics that begin so are the proxy's own: no record, and no message of a client."""
 TOPIC: Final = "mqtt.topic"
 CLIENT_ID: Final = "mqtt.client.id"
 QOS: Final = "mqtt.qos"
@@ -81,16 +83,18 @@ def message_of(
     """The message that a record is, and the client that published it; None for a record that is none.
 
     A record that another client of Kafka wrote has no `mqtt.topic`: its key is the topic then, if it can be.
+    Of the QoS it was published with the message says nothing.
     """
     topic = next((each for name, each in given if name == TOPIC), key)
     try:
         name = (topic or b"").decode()
     except UnicodeDecodeError:
         return None
-    if value is None or not is_name(name) or len(topic or b"") > LONGEST_FIELD:
+    if value is None or not is_name(name) or name.startswith(SYS) or len(topic or b"") > LONGEST_FIELD:
         return None
     properties: dict[Property, Any] = {}
     publisher = ""
+    retain = False
     pairs: list[tuple[str, str]] = []
     seen: set[str] = set()
     for header, data in given:
@@ -100,6 +104,8 @@ def message_of(
             seen.add(header)
             if header == CLIENT_ID:
                 publisher = data.decode("utf-8", "replace")
+            elif header == RETAIN:
+                retain = data == b"1"
             elif header in _READ:
                 found = _READ[header](data)
                 if found is not None:
@@ -110,7 +116,7 @@ def message_of(
             pairs.append((header, text))
     if pairs:
         properties[Property.USER_PROPERTY] = tuple(pairs)
-    return Message(name, value, properties=properties), publisher
+    return Message(name, value, retain=retain, properties=properties), publisher
 
 
 def _text(data: bytes) -> str | None:

@@ -29,6 +29,7 @@ class Arrived:
 class _Subscription:
     levels: tuple[str, ...]
     no_local: bool
+    retain_as_published: bool
     identifier: int | None
 
 
@@ -52,7 +53,9 @@ class Subscriptions:
     def add(self, request: SubscriptionRequest, identifier: int | None) -> None:
         """Begin a subscription, in place of that with the same filter."""
         levels = tuple(request.filter.split("/"))
-        self._all[request.filter] = _Subscription(levels, request.no_local, identifier)
+        self._all[request.filter] = _Subscription(
+            levels, request.no_local, request.retain_as_published, identifier
+        )
 
     def discard(self, filter_: str) -> None:
         """End a subscription."""
@@ -68,15 +71,33 @@ class Subscriptions:
         ]
         if not matching:
             return None
-        properties: Properties = NO_PROPERTIES
-        if message.properties or version is Version.V5:
-            expiry = message.properties.get(Property.MESSAGE_EXPIRY_INTERVAL)
-            left = None if expiry is None else expiry - int(arrived.age_seconds)
-            if left is not None and left <= 0:
-                return None
-            if version is Version.V5:
-                properties = _properties(message.properties, left, matching)
-        return Publish(message.topic, message.payload, properties=properties)
+        retain = message.retain and any(each.retain_as_published for each in matching)
+        return _packet(arrived, matching, version, retain=retain)
+
+    def retained_packet(
+        self, filter_: str, arrived: Arrived, client_id: str, version: Version
+    ) -> Publish | None:
+        """The packet for a retained message that a new subscription matches; None if it is not sent."""
+        found = self._all.get(filter_)
+        if found is None or (found.no_local and arrived.publisher == client_id):
+            return None
+        return _packet(arrived, [found], version, retain=True)
+
+
+def _packet(
+    arrived: Arrived, matching: list[_Subscription], version: Version, *, retain: bool
+) -> Publish | None:
+    """The packet of a message by these subscriptions; None if it has expired."""
+    message = arrived.message
+    properties: Properties = NO_PROPERTIES
+    if message.properties or version is Version.V5:
+        expiry = message.properties.get(Property.MESSAGE_EXPIRY_INTERVAL)
+        left = None if expiry is None else expiry - int(arrived.age_seconds)
+        if left is not None and left <= 0:
+            return None
+        if version is Version.V5:
+            properties = _properties(message.properties, left, matching)
+    return Publish(message.topic, message.payload, retain=retain, properties=properties)
 
 
 def _properties(given: Properties, left: int | None, matching: list[_Subscription]) -> Properties:
