@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from ottla.client.access import ClusterAccess
@@ -19,9 +20,15 @@ from ottla.config.settings import Settings
 from ottla.metrics.health import Check, Verdict
 from ottla.mqtt import settings as names
 from ottla.mqtt.admission import Admission
+from ottla.mqtt.backlog_reading import BacklogReading
 from ottla.mqtt.client_connection import CLOSE_SECONDS, Clients, Parts
+from ottla.mqtt.core.messages import Message
+from ottla.mqtt.core.packets import Will
+from ottla.mqtt.core.reason_codes import ReasonCode
 from ottla.mqtt.figures import MqttFigures
 from ottla.mqtt.producing import MOST_UNDER_WAY, MessageWriter
+from ottla.mqtt.session_log import SessionLog
+from ottla.mqtt.sessions import Sessions
 from ottla.mqtt.subscribers import Subscribers
 from ottla.mqtt.tcp_link import TcpLink
 from ottla.web.cross_origin import CrossOrigin
@@ -67,6 +74,13 @@ class MqttService:
         assert self.front.security is not None
         routing = names.routing_of(settings)
         self._subscribers = Subscribers(access, routing.kafka_topics)
+        self._backlog = BacklogReading(access)
+        self._sessions = Sessions(
+            partial(SessionLog, access, settings[names.SESSION_TOPIC], settings[names.SESSION_SHARDS]),
+            settings[names.SESSION_EXPIRY_SECONDS],
+            self._store_will,
+            self._figures,
+        )
         self._parts = Parts(
             names.limits_of(settings),
             settings[names.CONNECT_TIMEOUT_MS] / 1_000,
@@ -74,6 +88,8 @@ class MqttService:
             self._writer,
             Clients(settings[names.CONNECTIONS]),
             self._subscribers,
+            self._sessions,
+            self._backlog,
             self._figures,
         )
         self._acceptors: list[Acceptor] = []
@@ -81,6 +97,24 @@ class MqttService:
     def observed(self, figures: RequestFigures) -> Observed:
         """See `Running`."""
         return Observed(self._figures.families, [Check("cluster", self._verdict)])
+
+    def _store_will(self, client_id: str, will: Will, done: Callable[[], None]) -> None:
+        """See `StoreWill`. One that the cluster did not take in time is kept."""
+        kafka_topic = self._parts.admission.routing.kafka_topic(will.topic)
+        if kafka_topic is None:  # the routes have changed since
+            log.warning("a will has no route any more: %.200s", will.topic)
+            done()
+            return
+
+        def report(reason: ReasonCode, text: str) -> None:
+            self._figures.messages[will.qos, reason.name if reason.is_failure else "stored"] += 1
+            if reason.is_failure:
+                log.warning("a will is not stored: %s", text)
+            if reason is not ReasonCode.SERVER_BUSY:
+                done()
+
+        self._figures.wills += 1
+        self._writer.store(kafka_topic, Message.of(will), client_id, report)
 
     def _verdict(self) -> Verdict:
         """Whether the cluster takes what clients send."""
@@ -92,6 +126,7 @@ class MqttService:
     async def start(self, address: HttpAddress) -> None:
         """Make the producer. The cluster need not be there yet. Raises ServiceError."""
         await self._writer.start()
+        self._sessions.start()
 
     async def listen(self, listeners: Sequence[Listener]) -> None:
         """See `Listening`."""
@@ -153,5 +188,7 @@ class MqttService:
         for task in list(self._parts.tasks):
             task.cancel()
         await asyncio.gather(*self._parts.tasks, return_exceptions=True)
+        await self._sessions.stop()
+        await self._backlog.stop()
         await self._subscribers.stop()
         await self._writer.stop()

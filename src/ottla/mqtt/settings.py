@@ -17,6 +17,7 @@ from ottla.config.validators import ListOf, between, not_empty
 from ottla.metrics.settings import ENDPOINT_SETTINGS
 from ottla.mqtt.core.connection import Limits
 from ottla.mqtt.core.routing import KeyRule, Route, Routing, UnusableRoute
+from ottla.mqtt.core.session import NEVER
 from ottla.web import http_settings
 from ottla.web.authentication_settings import AUTHENTICATION_SETTINGS, REALM, SKIP_PATHS
 from ottla.web.errors import ServiceError
@@ -94,6 +95,27 @@ CONNECT_TIMEOUT_MS: Final = integer(
 )
 CONNECTIONS: Final = integer(
     "ottla.mqtt.connections.max", 20_000, "The most connections at a time.", between(1, 1_000_000)
+)
+SESSION_EXPIRY_SECONDS: Final = long(
+    "ottla.mqtt.session.expiry.max.seconds",
+    7 * 86_400,
+    "The longest that a session outlives its connection, whatever its client asks for, and how long one of "
+    "MQTT 3.1.1 does; 4294967295: for ever; 0: all sessions end with their connections.",
+    between(0, NEVER),
+)
+SESSION_TOPIC: Final = string(
+    "ottla.mqtt.session.topic",
+    "_ottla_mqtt_sessions",
+    "The compacted topic that keeps the sessions. It is made with the first one.",
+    not_empty,
+    importance=LOW,
+)
+SESSION_SHARDS: Final = integer(
+    "ottla.mqtt.session.shards",
+    8,
+    "The partitions that the sessions' topic is made with, each with a transactional producer.",
+    between(1, 1_000),
+    importance=LOW,
 )
 UNDER_WAY_BYTES: Final = long(
     "ottla.mqtt.under.way.max.bytes",
@@ -173,4 +195,5 @@ def limits_of(settings: Settings) -> Limits:
         settings[RECEIVE_MAXIMUM],
         settings[TOPIC_ALIASES],
         settings[KEEP_ALIVE_SECONDS],
+        settings[SESSION_EXPIRY_SECONDS],
     )

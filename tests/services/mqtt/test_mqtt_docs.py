@@ -38,6 +38,7 @@ class Walk:
             "mosquitto_pub -V 5 -q": f"mosquitto_pub -p {mqtt} -V 5 -q",
             "mosquitto_pub -i": f"mosquitto_pub -p {mqtt} -i",
             "mosquitto_sub -t": f"mosquitto_sub -p {mqtt} -t",
+            "mosquitto_sub -i": f"mosquitto_sub -p {mqtt} -i",
         }
         tools = directory / "bin"
         tools.mkdir()
@@ -112,6 +113,7 @@ def test_the_walk(tmp_path: Path) -> None:
             "sensors/kitchen/temperature 22.0",
             "sensors/garden/temperature 8.5",
         ]
+        assert walk.run("Sessions").splitlines()[-1] == "sensors/attic/light 140"
         refused = walk.run("What is refused, and how")
         assert "Topic Name invalid" in refused and "QoS not supported" in refused
         known = walk.run("Who may connect")
