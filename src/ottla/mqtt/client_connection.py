@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
 from ottla.mqtt.admission import Admission, NotAdmitted
 from ottla.mqtt.backlog_reading import BacklogReading, Piece
+from ottla.mqtt.copies import Copies, new_client_id
 from ottla.mqtt.core.connection import (
     NO_TICKET,
     Admitted,
@@ -80,7 +80,6 @@ MOST_PIECE: Final = 500
 """Messages that are read for one session at a time."""
 LEFT: Final = "left"
 LOST: Final = "lost"
-_ASSIGNED_PREFIX: Final = "ottla-"
 
 
 class Link(Protocol):
@@ -109,6 +108,29 @@ class Link(Protocol):
 
     def abort(self) -> None:
         """Close at once."""
+
+
+class Through(Protocol):
+    """The way of a client's bytes to the copy that has it."""
+
+    def begin(self, first: bytes) -> None:
+        """Pass these bytes on, and read what follows."""
+
+    def send(self, data: bytes) -> None:
+        """Pass on what the client has sent."""
+
+    def takes_answers(self, takes: bool) -> None:
+        """Whether the client takes what comes."""
+
+    def close(self) -> None:
+        """End it, and the client's connection with it."""
+
+
+class Others(Protocol):
+    """The way to the other copies."""
+
+    async def splice(self, address: str, link: Link) -> Through:
+        """The way to the copy at an address. Raises OSError, TimeoutError."""
 
 
 class Clients:
@@ -143,6 +165,12 @@ class Clients:
         if self._by_id.get(client_id) is connection:
             del self._by_id[client_id]
 
+    def end_those(self, ends: Callable[[str], bool]) -> None:
+        """End the connections of some clients, by their identifiers, as the proxy stops for them."""
+        for client_id, each in list(self._by_id.items()):
+            if ends(client_id):
+                each.end(Ended.STOPPING)
+
     def read_no_further(self) -> None:
         """Take no more packets of any client, as the proxy is about to stop."""
         for each in list(self._all):
@@ -173,6 +201,8 @@ class Parts:
     sessions: Sessions
     backlog: BacklogReading
     figures: MqttFigures
+    copies: Copies | None = None
+    others: Others | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
@@ -196,8 +226,11 @@ _KEPT: Final = 64
 class ClientConnection:
     """One connection, from the network's begin to its end."""
 
-    def __init__(self, parts: Parts, link: Link) -> None:
+    def __init__(self, parts: Parts, link: Link, *, is_passed_on: bool = False) -> None:
+        """is_passed_on: by another copy, which has found that this one has the client."""
         self._parts = parts
+        self._is_passed_on = is_passed_on
+        self._through: Through | None = None
         self._link = link
         self._machine = Connection(parts.limits)
         self._framing = Framing(parts.limits.packet_bytes)
@@ -224,6 +257,9 @@ class ClientConnection:
 
     def received(self, data: bytes) -> None:
         """Take what came; nothing behind the connection's end."""
+        if self._through is not None:
+            self._through.send(data)
+            return
         if self._machine.state is State.CLOSED:
             return
         self._framing.feed(data)
@@ -232,13 +268,18 @@ class ClientConnection:
 
     def takes_answers(self, takes: bool) -> None:
         """Whether the network takes what is written."""
-        self._wait(_ANSWERS, not takes)
+        if self._through is not None:
+            self._through.takes_answers(takes)
+        else:
+            self._wait(_ANSWERS, not takes)
 
     def lost(self) -> None:
         """The network's connection is over."""
         if self._is_gone:
             return
         self._is_gone = True
+        if self._through is not None:
+            self._through.close()
         self._step(Ended.LOST)
         if self._timer is not None:
             self._timer.cancel()
@@ -251,11 +292,15 @@ class ClientConnection:
 
     def read_no_further(self) -> None:
         """Take no more packets."""
-        self._wait(_STOPPING, True)
+        if self._through is None:
+            self._wait(_STOPPING, True)
 
     def end(self, reason: Ended) -> None:
         """End the connection from this side."""
-        self._step(reason)
+        if self._through is not None:
+            self._through.close()
+        else:
+            self._step(reason)
 
     # -- reading --------------------------------------------------------------------------------------------
 
@@ -348,10 +393,12 @@ class ClientConnection:
     async def _check(self, connect: Connect) -> None:
         event: Event
         parts = self._parts
-        assigned_id = _ASSIGNED_PREFIX + secrets.token_urlsafe(12)
+        assigned_id = new_client_id() if parts.copies is None else parts.copies.new_client_id()
+        client_id = connect.client_id or assigned_id
         try:
+            if parts.copies is not None and await self._is_another_copys(parts.copies, client_id, connect):
+                return
             self._grants = await parts.admission.admit(connect, self._link.certificate, self._link.peer)
-            client_id = connect.client_id or assigned_id
             await parts.sessions.ready(connect, client_id)
             if parts.sessions.needs_reading(client_id) and not await parts.subscribers.ready():
                 raise Unstored("the cluster does not answer")
@@ -372,6 +419,28 @@ class ClientConnection:
             parts.subscribers.add(self, self._filters)
             self._catch_up()
         self._wait(_CHECK, False)
+
+    async def _is_another_copys(self, copies: Copies, client_id: str, connect: Connect) -> bool:
+        """Whether another copy has the client; then it is passed on. Raises Unstored if none is reached."""
+        address = await copies.address_of(client_id)
+        if address == copies.address:
+            return False
+        others = self._parts.others
+        if address is None or others is None or self._is_passed_on:
+            raise Unstored("the copies of the proxy have not agreed who has it")
+        try:
+            through = await others.splice(address, self._link)
+        except (OSError, TimeoutError) as problem:
+            raise Unstored(f"the copy at {address} is not reached: {problem!r}") from None
+        if self._is_gone or self._machine.state is State.CLOSED:
+            through.close()
+            return True
+        self._through = through
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        through.begin(encode(connect, connect.version) + self._framing.rest())
+        return True
 
     async def _send_kept(self, packet: Packet) -> None:
         """Tell a client what has become of its session, once that is kept."""

@@ -22,6 +22,7 @@ from ottla.mqtt import settings as names
 from ottla.mqtt.admission import Admission
 from ottla.mqtt.backlog_reading import BacklogReading
 from ottla.mqtt.client_connection import CLOSE_SECONDS, Clients, Parts
+from ottla.mqtt.copies import Copies
 from ottla.mqtt.core.messages import Message
 from ottla.mqtt.core.packets import Will
 from ottla.mqtt.core.reason_codes import ReasonCode
@@ -29,6 +30,7 @@ from ottla.mqtt.figures import MqttFigures
 from ottla.mqtt.producing import MOST_UNDER_WAY, MessageWriter
 from ottla.mqtt.session_log import SessionLog
 from ottla.mqtt.sessions import Sessions
+from ottla.mqtt.splicing import CopyLink, Splicer
 from ottla.mqtt.subscribers import Subscribers
 from ottla.mqtt.tcp_link import TcpLink
 from ottla.web.cross_origin import CrossOrigin
@@ -81,6 +83,18 @@ class MqttService:
             self._store_will,
             self._figures,
         )
+        self._copies_options = names.CopiesOptions.of(settings)
+        self._copies: Copies | None = None
+        others: Splicer | None = None
+        if self._copies_options is not None:
+            others = Splicer(self._copies_options.password)
+            self._copies = Copies(
+                access,
+                f"{settings[names.SESSION_TOPIC]}-copies",
+                self._copies_options.address,
+                self._sessions.log,
+                self._copies_have_changed,
+            )
         self._parts = Parts(
             names.limits_of(settings),
             settings[names.CONNECT_TIMEOUT_MS] / 1_000,
@@ -91,12 +105,25 @@ class MqttService:
             self._sessions,
             self._backlog,
             self._figures,
+            self._copies,
+            others,
         )
         self._acceptors: list[Acceptor] = []
 
     def observed(self, figures: RequestFigures) -> Observed:
         """See `Running`."""
         return Observed(self._figures.families, [Check("cluster", self._verdict)])
+
+    def _copies_have_changed(self) -> None:
+        """Let go of the clients that other copies have now, and look after those of this one."""
+        copies, parts = self._copies, self._parts
+        assert copies is not None
+        parts.clients.end_those(lambda client_id: not copies.has(client_id))
+        for shard in range(self._sessions.log.shards):
+            if copies.is_mine(shard):
+                parts.start("taking sessions over", self._sessions.own(shard))
+            else:
+                parts.start("giving sessions away", self._sessions.release(shard))
 
     def _store_will(self, client_id: str, will: Will, done: Callable[[], None]) -> None:
         """See `StoreWill`. One that the cluster did not take in time is kept."""
@@ -126,7 +153,19 @@ class MqttService:
     async def start(self, address: HttpAddress) -> None:
         """Make the producer. The cluster need not be there yet. Raises ServiceError."""
         await self._writer.start()
-        self._sessions.start()
+        self._sessions.start(is_alone=self._copies is None)
+        options = self._copies_options
+        if options is not None:
+            listen, loop = options.listen, asyncio.get_running_loop()
+            try:
+                made = await loop.create_server(
+                    lambda: CopyLink(self._parts, options.password), listen.host, listen.port, backlog=BACKLOG
+                )
+            except OSError as problem:
+                raise ServiceError(
+                    f"ottla mqtt: can't listen for other copies at {listen.host}:{listen.port}: {problem}"
+                ) from None
+            self._acceptors.append(made)
 
     async def listen(self, listeners: Sequence[Listener]) -> None:
         """See `Listening`."""
@@ -156,6 +195,8 @@ class MqttService:
             asyncio.create_task(self._writer.failed(), name="writing"),
             asyncio.create_task(self._subscribers.failed(), name="reading"),
         ]
+        if self._copies is not None:
+            parts.append(asyncio.create_task(self._copies.run(), name="being one of the copies"))
         try:
             done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             return done.pop().result()
@@ -189,6 +230,8 @@ class MqttService:
             task.cancel()
         await asyncio.gather(*self._parts.tasks, return_exceptions=True)
         await self._sessions.stop()
+        if self._copies is not None:
+            await self._copies.close()
         await self._backlog.stop()
         await self._subscribers.stop()
         await self._writer.stop()

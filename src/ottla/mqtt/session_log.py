@@ -95,6 +95,11 @@ class SessionLog:
         assert self._shards is not None, "they were found"
         return await self._shards[shard].own()
 
+    async def release(self, shard: int) -> None:
+        """Store what is to be stored of a shard, and let go of it."""
+        assert self._shards is not None, "they were found"
+        await self._shards[shard].stop()
+
     def put(self, client_id: str, state: State) -> None:
         """Store a state, soon."""
         assert self._shards is not None, "they were found"
@@ -199,9 +204,9 @@ class _Shard:
         await waiting
 
     async def stop(self) -> None:
+        producer, self._producer = self._producer, None
         if self._task is not None:
             await asyncio.wait([self._task], timeout=CLOSE_SECONDS)
-        producer, self._producer = self._producer, None
         if producer is not None:
             await asyncio.to_thread(producer.close)
 
@@ -221,7 +226,8 @@ class _Shard:
         except Unstored as problem:
             log.warning("shard %d of %s is lost: %s", self._number, self._topic, problem)
             self._task = None
-            self._producer = None
+            if self._producer is producer:
+                self._producer = None
             self._pending = {}
             waiting += self._waiting
             self._waiting = []

@@ -88,15 +88,18 @@ class Sessions:
         self._owning: dict[int, asyncio.Lock] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._stops = False
+        self._is_alone = True
 
     # -- the service's side ---------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Look after the sessions that are there; the cluster need not be."""
-        if self._most_seconds:
-            loop = asyncio.get_running_loop()
-            self._tasks.append(loop.create_task(self._find(), name="finding sessions"))
+    def start(self, *, is_alone: bool = True) -> None:
+        """Look after the sessions that are there, if no other copies do; the cluster need not be."""
+        self._is_alone = is_alone
+        loop = asyncio.get_running_loop()
+        if self._most_seconds or not is_alone:
             self._tasks.append(loop.create_task(self._keep(), name="keeping sessions"))
+        if self._most_seconds and is_alone:
+            self._tasks.append(loop.create_task(self._find(), name="finding sessions"))
 
     async def stop(self) -> None:
         """Keep what has changed, and let go."""
@@ -107,6 +110,30 @@ class Sessions:
         for entry in self._entries.values():
             entry.cancel()
         await self._log.stop()
+
+    @property
+    def log(self) -> SessionLog:
+        """Where they are kept."""
+        return self._log
+
+    async def own(self, shard: int) -> None:
+        """Have a shard of the copies, and look after its sessions; if that fails, the next client tries."""
+        try:
+            await self._own(shard)
+        except Unstored as problem:
+            log.warning("shard %d can't be taken over: %s", shard, problem)
+
+    async def release(self, shard: int) -> None:
+        """Another copy has a shard from now on."""
+        if not self._log.owns(shard):
+            return
+        for client_id, entry in list(self._entries.items()):
+            if self._log.shard_of(client_id) == shard:
+                if entry.holder is not None:
+                    entry.holder.end(Ended.STOPPING)
+                if self._entries.get(client_id) is entry:
+                    self._drop(client_id, entry)
+        await self._log.release(shard)
 
     async def _find(self) -> None:
         while True:
@@ -162,7 +189,7 @@ class Sessions:
 
     async def ready(self, connect: Connect, client_id: str) -> None:
         """Know what there is of a client's session, if it may have one. Raises Unstored."""
-        if granted_seconds(connect, self._most_seconds):
+        if granted_seconds(connect, self._most_seconds) or not self._is_alone:
             await self._log.find(make=True)
             await self._own(self._log.shard_of(client_id))
         elif self._cleaned is not None and connect.client_id and len(self._cleaned) < MOST_CLEANED:
@@ -179,7 +206,7 @@ class Sessions:
         Raises Unstored, where `ready` has to be asked again.
         """
         seconds = granted_seconds(connect, self._most_seconds)
-        if seconds and not self._log.owns(self._log.shard_of(client_id)):
+        if (seconds or not self._is_alone) and not self._log.owns(self._log.shard_of(client_id)):
             raise Unstored("another copy has taken the sessions over")
         entry = self._entries.get(client_id)
         if entry is not None and entry.holder is not None:

@@ -6,11 +6,24 @@ names of Java's clients or librdkafka's).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from ottla.client.access import DEFAULT_BOOTSTRAP
 from ottla.client.java_names import unsupported_properties
-from ottla.config.setting import HIGH, LOW, Table, by_name, integer, long, string, string_list
+from ottla.config.setting import (
+    HIGH,
+    LOW,
+    Password,
+    Setting,
+    Table,
+    by_name,
+    integer,
+    long,
+    password,
+    string,
+    string_list,
+)
 from ottla.config.settings import Settings
 from ottla.config.unsupported import merged
 from ottla.config.validators import ListOf, between, not_empty
@@ -117,6 +130,20 @@ SESSION_SHARDS: Final = integer(
     between(1, 1_000),
     importance=LOW,
 )
+COPIES_LISTEN: Final = string(
+    "ottla.mqtt.copies.listen",
+    "",
+    "HOST:PORT where other copies of the proxy reach this one, in a network of their own: together they "
+    "serve all clients, each client at one of them. Empty: there are no other copies.",
+)
+COPIES_ADDRESS: Final = string(
+    "ottla.mqtt.copies.address",
+    "",
+    "HOST:PORT by which the others call that place. Empty: as it is there.",
+)
+COPIES_PASSWORD: Final[Setting[Password | None]] = password.optional(
+    "ottla.mqtt.copies.password", "What all copies know, and nobody else."
+)
 UNDER_WAY_BYTES: Final = long(
     "ottla.mqtt.under.way.max.bytes",
     64 << 20,
@@ -186,6 +213,34 @@ def key_rule_of(settings: Settings) -> KeyRule:
         return KeyRule.parse(settings[KEY])
     except UnusableRoute as problem:
         raise settings.refusal(KEY.name, str(problem)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesOptions:
+    """listen: where other copies reach this one. address: what they call that."""
+
+    listen: HttpAddress
+    address: str
+    password: bytes
+
+    @classmethod
+    def of(cls, settings: Settings) -> CopiesOptions | None:
+        """None for a copy that is alone. Raises ConfigError."""
+        if not settings[COPIES_LISTEN]:
+            return None
+        try:
+            listen = HttpAddress.parse(settings[COPIES_LISTEN])
+            called = HttpAddress.parse(settings[COPIES_ADDRESS] or settings[COPIES_LISTEN])
+        except ServiceError as problem:
+            raise settings.refusal(COPIES_LISTEN.name, str(problem)) from None
+        if not called.port or called.host_for_peers(None) != called.host:
+            text = "the others need a host and a port to reach: say them in ottla.mqtt.copies.address"
+            raise settings.refusal(COPIES_LISTEN.name, text)
+        known = settings[COPIES_PASSWORD]
+        if known is None or not known.value:
+            raise settings.refusal(COPIES_PASSWORD.name, "the copies need a password that only they know")
+        address = called.url.partition("://")[2]
+        return cls(listen, address, known.value.encode())
 
 
 def limits_of(settings: Settings) -> Limits:

@@ -11,6 +11,7 @@ from ottla.mqtt.core.packets import Connect, Puback, Publish, Subscribe, Subscri
 from ottla.mqtt.core.properties import Property
 from ottla.mqtt.core.session import Sent, Session
 from ottla.mqtt.core.session_state import KeptWill, SessionState, decoded, encoded
+from ottla.mqtt.core.shards import owner
 from ottla.mqtt.core.subscriptions import Arrived, Place, Subscription
 from support.mqtt.drawn_packets import names
 from support.mqtt.talk import Talk
@@ -174,3 +175,17 @@ def test_who_was_away_gets_what_was_sent_again_with_its_identifier() -> None:
     world.step("read")
     again = [(each.packet_id, each.payload, each.duplicate) for each in world.unacknowledged]
     assert again == [(1, b"t/0/0", True), (2, b"t/0/1", True), (4, b"t/0/3", False)]
+
+
+@given(st.sets(st.text(max_size=20), min_size=1, max_size=6), st.text(max_size=20))
+def test_a_copy_that_comes_moves_shards_to_itself_alone(addresses: set[str], another: str) -> None:
+    for shard in range(16):
+        before, behind = owner(shard, addresses), owner(shard, addresses | {another})
+        assert before in addresses
+        assert behind in (before, another)
+
+
+def test_shards_are_spread() -> None:
+    addresses = [f"10.0.0.{number}:1884" for number in range(4)]
+    found = [owner(shard, addresses) for shard in range(400)]
+    assert all(60 < found.count(each) < 140 for each in addresses)

@@ -27,7 +27,9 @@ class Walk:
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self._directory, self._stack = directory, stack
         broker, mqtt = free_port(), free_port()
-        others = {port: free_port() for port in ("1884", "8084", "1885", "9184")}
+        others = {
+            port: free_port() for port in ("1884", "8084", "1885", "1886", "1887", "1891", "1892", "9184")
+        }
         # The page's ports are those that one has on a machine of one's own.
         self._usual = {
             "--data ./data": f"--data ./data --listen 127.0.0.1:{broker}",
@@ -114,6 +116,7 @@ def test_the_walk(tmp_path: Path) -> None:
             "sensors/garden/temperature 8.5",
         ]
         assert walk.run("Sessions").splitlines()[-1] == "sensors/attic/light 140"
+        assert walk.run("Several copies").splitlines()[-1] == "sensors/gate open"
         refused = walk.run("What is refused, and how")
         assert "Topic Name invalid" in refused and "QoS not supported" in refused
         known = walk.run("Who may connect")
