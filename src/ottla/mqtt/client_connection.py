@@ -5,20 +5,25 @@ read of a client while its CONNECT is checked, while it takes no answers (the tr
 mark), while the writer to Kafka is full, or while it has as much under way as it may. What it has sent until
 then waits in the framing, at most one packet and one read of the network. What is answered in one turn of the
 loop goes out in one write. A turn handles PACKETS_A_TURN packets; the rest waits for the next.
+
+What changes a session that outlives the connection is kept (sessions.py) before its client is told; that is
+read no further meanwhile. For a session that is behind, pieces of the log are read one after the other, as
+long as its client acknowledges.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
 from ottla.mqtt.admission import Admission, NotAdmitted
+from ottla.mqtt.backlog_reading import BacklogReading, Piece
+from ottla.mqtt.copies import Copies, new_client_id
 from ottla.mqtt.core.connection import (
     NO_TICKET,
     Admitted,
@@ -32,12 +37,16 @@ from ottla.mqtt.core.connection import (
     Effect,
     Ended,
     Event,
+    FallBehind,
     FoundRetained,
     Granted,
+    HasTaken,
+    KeepWill,
     Limits,
     Received,
     Refused,
     Rejected,
+    Reread,
     Send,
     State,
     Store,
@@ -52,16 +61,22 @@ from ottla.mqtt.core.packets import (
     Connack,
     Connect,
     Disconnect,
+    Packet,
     Publish,
     RetainHandling,
+    Suback,
     Subscribe,
     Unsuback,
 )
 from ottla.mqtt.core.reason_codes import ReasonCode
-from ottla.mqtt.core.subscriptions import Arrived
+from ottla.mqtt.core.session import Session
+from ottla.mqtt.core.session_state import KeptWill
+from ottla.mqtt.core.subscriptions import Arrived, Place
 from ottla.mqtt.core.topics import SHARED
 from ottla.mqtt.figures import MqttFigures
 from ottla.mqtt.producing import MessageWriter
+from ottla.mqtt.session_log import Unstored
+from ottla.mqtt.sessions import Sessions
 from ottla.mqtt.storing import MessageStore
 from ottla.mqtt.subscribers import Subscribers
 from ottla.mqtt.sys_publishing import SysPublishing
@@ -75,11 +90,12 @@ CLOSE_SECONDS: Final = 3.0
 MOST_FILTERS: Final = 1_000
 """Of one client."""
 MOST_OUT_BYTES: Final = 1 << 20
-"""What one client may leave untaken; further messages to it are dropped."""
+"""What one client may leave untaken; further messages of QoS 0 to it are dropped."""
+MOST_PIECE: Final = 500
+"""Messages that are read for one session at a time."""
 RETAINED_A_TURN: Final = 100
 LEFT: Final = "left"
 LOST: Final = "lost"
-_ASSIGNED_PREFIX: Final = "ottla-"
 
 
 class Link(Protocol):
@@ -108,6 +124,29 @@ class Link(Protocol):
 
     def abort(self) -> None:
         """Close at once."""
+
+
+class Through(Protocol):
+    """The way of a client's bytes to the copy that has it."""
+
+    def begin(self, first: bytes) -> None:
+        """Pass these bytes on, and read what follows."""
+
+    def send(self, data: bytes) -> None:
+        """Pass on what the client has sent."""
+
+    def takes_answers(self, takes: bool) -> None:
+        """Whether the client takes what comes."""
+
+    def close(self) -> None:
+        """End it, and the client's connection with it."""
+
+
+class Others(Protocol):
+    """The way to the other copies."""
+
+    async def splice(self, address: str, link: Link) -> Through:
+        """The way to the copy at an address. Raises OSError, TimeoutError."""
 
 
 class Clients:
@@ -142,6 +181,12 @@ class Clients:
         if self._by_id.get(client_id) is connection:
             del self._by_id[client_id]
 
+    def end_those(self, ends: Callable[[str], bool]) -> None:
+        """End the connections of some clients, by their identifiers, as the proxy stops for them."""
+        for client_id, each in list(self._by_id.items()):
+            if ends(client_id):
+                each.end(Ended.STOPPING)
+
     def read_no_further(self) -> None:
         """Take no more packets of any client, as the proxy is about to stop."""
         for each in list(self._all):
@@ -171,7 +216,11 @@ class Parts:
     subscribers: Subscribers
     store: MessageStore
     sys: SysPublishing | None
+    sessions: Sessions
+    backlog: BacklogReading
     figures: MqttFigures
+    copies: Copies | None = None
+    others: Others | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
@@ -188,14 +237,18 @@ _WRITER: Final = 4
 _OWN: Final = 8
 _TURN: Final = 16
 _STOPPING: Final = 32
+_KEPT: Final = 64
 """Why a client is not read at present, as bits: an enum.Flag took a tenth of a message's time."""
 
 
 class ClientConnection:
     """One connection, from the network's begin to its end."""
 
-    def __init__(self, parts: Parts, link: Link) -> None:
+    def __init__(self, parts: Parts, link: Link, *, is_passed_on: bool = False) -> None:
+        """is_passed_on: by another copy, which has found that this one has the client."""
         self._parts = parts
+        self._is_passed_on = is_passed_on
+        self._through: Through | None = None
         self._link = link
         self._machine = Connection(parts.limits)
         self._framing = Framing(parts.limits.packet_bytes)
@@ -208,6 +261,9 @@ class ClientConnection:
         self._flushes_soon = False
         self._pumps = False
         self._is_gone = False
+        self._session: Session | None = None
+        self._will: KeptWill | None = None
+        self._catches_up = False
         self._counted_version = ""
         self._loop = asyncio.get_running_loop()
         self._last_packet = self._loop.time()
@@ -220,6 +276,9 @@ class ClientConnection:
 
     def received(self, data: bytes) -> None:
         """Take what came; nothing behind the connection's end."""
+        if self._through is not None:
+            self._through.send(data)
+            return
         if self._machine.state is State.CLOSED:
             return
         self._parts.figures.bytes_received += len(data)
@@ -229,8 +288,11 @@ class ClientConnection:
 
     def takes_answers(self, takes: bool) -> None:
         """Whether the network takes what is written."""
-        self._wait(_ANSWERS, not takes)
-        self._takes_more.set()
+        if self._through is not None:
+            self._through.takes_answers(takes)
+        else:
+            self._wait(_ANSWERS, not takes)
+            self._takes_more.set()
 
     def lost(self) -> None:
         """The network's connection is over."""
@@ -238,6 +300,8 @@ class ClientConnection:
             return
         self._is_gone = True
         self._takes_more.set()
+        if self._through is not None:
+            self._through.close()
         self._step(Ended.LOST)
         if self._timer is not None:
             self._timer.cancel()
@@ -250,11 +314,15 @@ class ClientConnection:
 
     def read_no_further(self) -> None:
         """Take no more packets."""
-        self._wait(_STOPPING, True)
+        if self._through is None:
+            self._wait(_STOPPING, True)
 
     def end(self, reason: Ended) -> None:
         """End the connection from this side."""
-        self._step(reason)
+        if self._through is not None:
+            self._through.close()
+        else:
+            self._step(reason)
 
     # -- reading --------------------------------------------------------------------------------------------
 
@@ -316,7 +384,12 @@ class ClientConnection:
                     self._parts.figures.disconnects[packet.reason.name] += 1
                 elif isinstance(packet, Unsuback):
                     self._forget_filters()
-                self._send(encode(packet, self._machine.version))
+                kept = isinstance(packet, (Suback, Unsuback)) and self._session is not None
+                if kept and self._parts.sessions.keeps(self._machine.session):
+                    self._wait(_KEPT, True)
+                    self._parts.start("keeping a session", self._send_kept(packet))
+                else:
+                    self._send(encode(packet, self._machine.version))
             case Store(ticket, message):
                 self._store(ticket, message)
             case Deliver(packet):
@@ -327,6 +400,14 @@ class ClientConnection:
             case CheckClient(connect):
                 self._wait(_CHECK, True)
                 self._parts.start("checking a client", self._check(connect))
+            case FallBehind(at):
+                self._machine.session.fall_behind({**self.positions(), at[0]: at[1]})
+            case HasTaken():
+                self._parts.sessions.has_changed(self._machine.session)
+                if self._machine.session.is_half_empty:
+                    self._catch_up()
+            case KeepWill(will, delay_seconds):
+                self._will = KeptWill(will, delay_seconds)
             case Begin(client_id, silence_seconds):
                 self._begin(client_id, silence_seconds)
             case Close(problem):
@@ -334,13 +415,65 @@ class ClientConnection:
 
     async def _check(self, connect: Connect) -> None:
         event: Event
+        parts = self._parts
+        assigned_id = new_client_id() if parts.copies is None else parts.copies.new_client_id()
+        client_id = connect.client_id or assigned_id
         try:
-            self._grants = await self._parts.admission.admit(connect, self._link.certificate, self._link.peer)
-            event = Admitted(_ASSIGNED_PREFIX + secrets.token_urlsafe(12))
+            if parts.copies is not None and await self._is_another_copys(parts.copies, client_id, connect):
+                return
+            self._grants = await parts.admission.admit(connect, self._link.certificate, self._link.peer)
+            await parts.sessions.ready(connect, client_id)
+            if parts.sessions.needs_reading(client_id) and not await parts.subscribers.ready():
+                raise Unstored("the cluster does not answer")
+            if self._machine.state is State.CLOSED:
+                return
+            session, is_present = parts.sessions.attach(connect, client_id, self)
+            self._session = session
+            await parts.sessions.save(session)
+            event = Admitted(assigned_id, session, is_present)
         except NotAdmitted as problem:
             event = Rejected(problem.reason, problem.text)
+        except Unstored as unstored:
+            log.warning("a client has no session: client=%s: %s", self._link.peer, unstored)
+            event = Rejected(ReasonCode.SERVER_UNAVAILABLE, f"its session can't be kept: {unstored}")
         self._step(event)
+        if isinstance(event, Admitted) and self._machine.state is State.OPEN:
+            self._filters = set(event.session.filters) if event.session is not None else set()
+            parts.subscribers.add(self, self._filters)
+            self._catch_up()
         self._wait(_CHECK, False)
+
+    async def _is_another_copys(self, copies: Copies, client_id: str, connect: Connect) -> bool:
+        """Whether another copy has the client; then it is passed on. Raises Unstored if none is reached."""
+        address = await copies.address_of(client_id)
+        if address == copies.address:
+            return False
+        others = self._parts.others
+        if address is None or others is None or self._is_passed_on:
+            raise Unstored("the copies of the proxy have not agreed who has it")
+        try:
+            through = await others.splice(address, self._link)
+        except (OSError, TimeoutError) as problem:
+            raise Unstored(f"the copy at {address} is not reached: {problem!r}") from None
+        if self._is_gone or self._machine.state is State.CLOSED:
+            through.close()
+            return True
+        self._through = through
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        through.begin(encode(connect, connect.version) + self._framing.rest())
+        return True
+
+    async def _send_kept(self, packet: Packet) -> None:
+        """Tell a client what has become of its session, once that is kept."""
+        try:
+            await self._parts.sessions.save(self._machine.session)
+        except Unstored:
+            return  # with the shard that is lost, its connections have ended
+        if self._machine.state is State.OPEN:
+            self._send(encode(packet, self._machine.version))
+        self._wait(_KEPT, False)
 
     def _begin(self, client_id: str, silence_seconds: float) -> None:
         if self._timer is not None:
@@ -414,8 +547,9 @@ class ClientConnection:
         if not self._is_gone and self._machine.state is State.OPEN:
             self._filters |= granted
             self._parts.subscribers.add(self, granted)
+            begins = self.positions() if self._machine.session.is_behind else None
             retained = self._retained_for(packet, granted)
-            self._step(Granted(packet, tuple(reasons)))
+            self._step(Granted(packet, tuple(reasons), begins))
             await self._send_retained(retained)
         self._wait(_CHECK, False)
 
@@ -431,7 +565,7 @@ class ClientConnection:
         """The topics whose retained messages a SUBSCRIBE asks for, each behind the filter that it matches."""
         parts = self._parts
         sources = [each for each in (parts.store.retained, parts.sys) if each is not None]
-        known = self._machine.subscriptions
+        known = self._machine.session.subscriptions
         found: list[tuple[str, str]] = []
         for request in packet.requests:
             filter_, handling = request.filter, request.retain_handling
@@ -462,7 +596,7 @@ class ClientConnection:
 
     def _forget_filters(self) -> None:
         """Take out what an UNSUBSCRIBE has ended."""
-        ended = self._filters.difference(self._machine.subscriptions.filters)
+        ended = self._filters.difference(self._machine.session.subscriptions.filters)
         self._parts.subscribers.discard(self, ended)
         self._filters -= ended
 
@@ -470,9 +604,49 @@ class ClientConnection:
         """See `Subscriber`."""
         self._step(arrived)
 
+    def positions(self) -> dict[Place, int]:
+        """See `Holder`."""
+        return self._parts.subscribers.positions_of(self)
+
+    def _catch_up(self) -> None:
+        """Read for the session, if it is behind."""
+        if self._machine.session.is_behind and not self._catches_up:
+            self._catches_up = True
+            self._parts.start("catching up", self._read_on())
+
+    async def _read_on(self) -> None:
+        """Read pieces until the session is as far as the service's reading, or takes no more."""
+        session = self._machine.session
+        try:
+            while self._machine.state is State.OPEN and session.reading is not None:
+                ends = self.positions()
+                if session.catch_up(ends) or not session.wanted:
+                    return
+                levels = [each.levels for each in session.subscriptions.all]
+                piece = await self._parts.backlog.piece(
+                    session.reading, ends, levels, min(session.wanted, MOST_PIECE)
+                )
+                if self._machine.state is State.OPEN:
+                    self._take(piece)
+        finally:
+            self._catches_up = False
+
+    def _take(self, piece: Piece) -> None:
+        """Send what the session has room for; the rest is read again."""
+        session = self._machine.session
+        full: set[Place] = set()
+        for arrived in piece.messages:
+            assert arrived.at is not None, "it was read somewhere"
+            place = arrived.at[0]
+            if place not in full and session.takes(arrived.at):
+                self._step(Reread(arrived))
+            else:
+                full.add(place)
+        session.pass_to({place: offset for place, offset in piece.reached.items() if place not in full})
+
     def _deliver(self, packet: Publish) -> None:
         figures = self._parts.figures
-        if self._out_bytes + self._link.unsent_bytes >= MOST_OUT_BYTES:
+        if not packet.qos and self._out_bytes + self._link.unsent_bytes >= MOST_OUT_BYTES:
             figures.deliveries["dropped"] += 1
             return
         figures.deliveries["sent"] += 1
@@ -503,6 +677,8 @@ class ClientConnection:
             self._parts.figures.disconnects[LEFT if problem is None else LOST] += 1
         if problem is not None and not self._is_gone:
             log.info("a connection ends: client=%s: %s", self._link.peer, problem)
+        if self._session is not None:
+            self._parts.sessions.left(self._session, self._will)
         self._flush()
         if self._is_gone:
             return

@@ -21,6 +21,7 @@ class MqttFigures:
     disconnects: Counter[str] = field(default_factory=Counter)
     messages: Counter[tuple[int, str]] = field(default_factory=Counter)
     deliveries: Counter[str] = field(default_factory=Counter)
+    sessions: Counter[str] = field(default_factory=Counter)
     wills: int = 0
     stored_seconds: Histogram = field(default_factory=lambda: Histogram(1e-6))
     under_way: int = 0
@@ -42,6 +43,7 @@ class MqttFigures:
         yield by_label(table.DISCONNECTS, dict(self.disconnects))
         yield Family(table.MESSAGES, [(key, count) for key, count in self.messages.items()])
         yield by_label(table.DELIVERIES, dict(self.deliveries))
+        yield by_label(table.SESSIONS, dict(self.sessions))
         yield single(table.WILLS, self.wills)
         yield single(table.STORE_SECONDS, self.stored_seconds)
         yield single(table.UNDER_WAY, self.under_way)

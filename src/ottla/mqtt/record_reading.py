@@ -16,9 +16,10 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ottla.client.access import ClusterAccess
+from ottla.mqtt.core.subscriptions import At, Place
 
 clients_log = logging.getLogger("ottla.client.mqtt")
 log = logging.getLogger("ottla.mqtt")
@@ -46,6 +47,7 @@ _SETTINGS: Final[dict[str, Any]] = {
 class ReadRecord(NamedTuple):
     """A record. timestamp_ms: when it was written, 0 where that is not known."""
 
+    at: At
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
@@ -72,6 +74,8 @@ class RecordReading:
         self._ended = asyncio.Event()
         self._problem = ""
         self._tasks: set[asyncio.Task[None]] = set()
+        self.begins: dict[Place, int] = {}
+        """Where the reading of each partition has begun; changed on the loop alone."""
 
     async def ready(self) -> bool:
         """Begin to read, if that is not done yet; whether it has begun. False while the cluster is away."""
@@ -148,6 +152,8 @@ class RecordReading:
                     found.append(place)
         if found:
             consumer.incremental_assign(found)
+            begins = {(each.topic, each.partition): max(each.offset, 0) for each in found}
+            self._on_loop(lambda: self.begins.update(begins))
             self._known |= {(each.topic, each.partition) for each in found}
         return everything
 
@@ -177,10 +183,7 @@ class RecordReading:
             if error is not None:
                 log.warning("a partition can't be read: %s", error.str())
                 continue
-            given: Any = each.headers() or ()
-            batch.append(
-                ReadRecord(_bytes(each.key()), _bytes(each.value()), given, max(each.timestamp()[1], 0))
-            )
+            batch.append(read_record(each))
         if batch:
             self._hand_over(batch)
 
@@ -202,6 +205,14 @@ class RecordReading:
             await self._handle(batch)
         finally:
             handled.set()
+
+
+def read_record(message: Message) -> ReadRecord:
+    """A record as it came, without an error."""
+    at: Any = ((message.topic(), message.partition()), message.offset())
+    given: Any = message.headers() or ()
+    key, value = _bytes(message.key()), _bytes(message.value())
+    return ReadRecord(at, key, value, given, max(message.timestamp()[1], 0))
 
 
 def _bytes(value: Any) -> bytes | None:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from ottla.client.access import ClusterAccess
@@ -20,10 +21,18 @@ from ottla.metrics.exposition import Family
 from ottla.metrics.health import Check, Verdict
 from ottla.mqtt import settings as names
 from ottla.mqtt.admission import Admission
+from ottla.mqtt.backlog_reading import BacklogReading
 from ottla.mqtt.client_connection import CLOSE_SECONDS, Clients, Parts
+from ottla.mqtt.copies import Copies
+from ottla.mqtt.core.messages import Message
+from ottla.mqtt.core.packets import Will
+from ottla.mqtt.core.reason_codes import ReasonCode
 from ottla.mqtt.figures import MqttFigures
 from ottla.mqtt.producing import MOST_UNDER_WAY, MessageWriter
 from ottla.mqtt.retained_topic import RetainedTopic
+from ottla.mqtt.session_log import SessionLog
+from ottla.mqtt.sessions import Sessions
+from ottla.mqtt.splicing import CopyLink, Splicer
 from ottla.mqtt.storing import MessageStore
 from ottla.mqtt.subscribers import Subscribers
 from ottla.mqtt.sys_publishing import SysPublishing
@@ -77,6 +86,26 @@ class MqttService:
         )
         interval_s = settings[names.SYS_INTERVAL_SECONDS]
         self._sys = SysPublishing(self._figures, self._subscribers, interval_s) if interval_s else None
+        self._backlog = BacklogReading(access)
+        self._sessions = Sessions(
+            partial(SessionLog, access, settings[names.SESSION_TOPIC], settings[names.SESSION_SHARDS]),
+            settings[names.SESSION_EXPIRY_SECONDS],
+            self._store_will,
+            self._figures,
+        )
+        self._copies_options = names.CopiesOptions.of(settings)
+        self._copies: Copies | None = None
+        self._being_a_copy: asyncio.Task[str] | None = None
+        others: Splicer | None = None
+        if self._copies_options is not None:
+            others = Splicer(self._copies_options.password)
+            self._copies = Copies(
+                access,
+                f"{settings[names.SESSION_TOPIC]}-copies",
+                self._copies_options.address,
+                self._sessions.log,
+                self._copies_have_changed,
+            )
         self._parts = Parts(
             names.limits_of(settings),
             settings[names.CONNECT_TIMEOUT_MS] / 1_000,
@@ -86,7 +115,11 @@ class MqttService:
             self._subscribers,
             MessageStore(self._writer, self._retained, self._figures),
             self._sys,
+            self._sessions,
+            self._backlog,
             self._figures,
+            self._copies,
+            others,
         )
         self._acceptors: list[Acceptor] = []
 
@@ -98,6 +131,35 @@ class MqttService:
         yield from self._figures.families()
         if self._retained is not None:
             yield from self._retained.families()
+
+    def _copies_have_changed(self) -> None:
+        """Let go of the clients that other copies have now, and look after those of this one."""
+        copies, parts = self._copies, self._parts
+        assert copies is not None
+        parts.clients.end_those(lambda client_id: not copies.has(client_id))
+        for shard in range(self._sessions.log.shards):
+            if copies.is_mine(shard):
+                parts.start("taking sessions over", self._sessions.own(shard))
+            else:
+                parts.start("giving sessions away", self._sessions.release(shard))
+
+    def _store_will(self, client_id: str, will: Will, done: Callable[[], None]) -> None:
+        """See `StoreWill`. One that the cluster did not take in time is kept."""
+        kafka_topic = self._parts.admission.routing.kafka_topic(will.topic)
+        if kafka_topic is None:  # the routes have changed since
+            log.warning("a will has no route any more: %.200s", will.topic)
+            done()
+            return
+
+        def report(reason: ReasonCode, text: str) -> None:
+            self._figures.messages[will.qos, reason.name if reason.is_failure else "stored"] += 1
+            if reason.is_failure:
+                log.warning("a will is not stored: %s", text)
+            if reason is not ReasonCode.SERVER_BUSY:
+                done()
+
+        self._figures.wills += 1
+        self._parts.store.store(kafka_topic, Message.of(will), client_id, report)
 
     def _verdict(self) -> Verdict:
         """Whether the cluster takes what clients send."""
@@ -114,6 +176,22 @@ class MqttService:
         if self._retained is not None:
             self._parts.start("retained messages", self._retained.run())
             await self._retained.begun()
+        self._sessions.start(is_alone=self._copies is None)
+        options = self._copies_options
+        if options is not None:
+            listen, loop = options.listen, asyncio.get_running_loop()
+            try:
+                made = await loop.create_server(
+                    lambda: CopyLink(self._parts, options.password), listen.host, listen.port, backlog=BACKLOG
+                )
+            except OSError as problem:
+                raise ServiceError(
+                    f"ottla mqtt: can't listen for other copies at {listen.host}:{listen.port}: {problem}"
+                ) from None
+            self._acceptors.append(made)
+        if self._copies is not None:
+            self._being_a_copy = asyncio.create_task(self._copies.run(), name="being one of the copies")
+            await self._copies.begun()
 
     async def listen(self, listeners: Sequence[Listener]) -> None:
         """See `Listening`."""
@@ -143,6 +221,8 @@ class MqttService:
             asyncio.create_task(self._writer.failed(), name="writing"),
             asyncio.create_task(self._subscribers.failed(), name="reading"),
         ]
+        if self._being_a_copy is not None:
+            parts.append(self._being_a_copy)
         try:
             done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             return done.pop().result()
@@ -175,7 +255,14 @@ class MqttService:
         for task in list(self._parts.tasks):
             task.cancel()
         await asyncio.gather(*self._parts.tasks, return_exceptions=True)
+        await self._sessions.stop()
         if self._retained is not None:
             await self._retained.stop()
+        if self._being_a_copy is not None:
+            self._being_a_copy.cancel()
+            await asyncio.gather(self._being_a_copy, return_exceptions=True)
+        if self._copies is not None:
+            await self._copies.close()
+        await self._backlog.stop()
         await self._subscribers.stop()
         await self._writer.stop()

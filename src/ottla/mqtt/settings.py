@@ -6,17 +6,31 @@ names of Java's clients or librdkafka's).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from ottla.client.access import DEFAULT_BOOTSTRAP
 from ottla.client.java_names import unsupported_properties
-from ottla.config.setting import HIGH, LOW, Table, by_name, integer, long, string, string_list
+from ottla.config.setting import (
+    HIGH,
+    LOW,
+    Password,
+    Setting,
+    Table,
+    by_name,
+    integer,
+    long,
+    password,
+    string,
+    string_list,
+)
 from ottla.config.settings import Settings
 from ottla.config.unsupported import merged
 from ottla.config.validators import ListOf, between, not_empty
 from ottla.metrics.settings import ENDPOINT_SETTINGS
 from ottla.mqtt.core.connection import Limits
 from ottla.mqtt.core.routing import KeyRule, Route, Routing, UnusableRoute
+from ottla.mqtt.core.session import NEVER
 from ottla.web import http_settings
 from ottla.web.authentication_settings import AUTHENTICATION_SETTINGS, REALM, SKIP_PATHS
 from ottla.web.errors import ServiceError
@@ -94,6 +108,41 @@ CONNECT_TIMEOUT_MS: Final = integer(
 )
 CONNECTIONS: Final = integer(
     "ottla.mqtt.connections.max", 20_000, "The most connections at a time.", between(1, 1_000_000)
+)
+SESSION_EXPIRY_SECONDS: Final = long(
+    "ottla.mqtt.session.expiry.max.seconds",
+    7 * 86_400,
+    "The longest that a session outlives its connection, whatever its client asks for, and how long one of "
+    "MQTT 3.1.1 does; 4294967295: for ever; 0: all sessions end with their connections.",
+    between(0, NEVER),
+)
+SESSION_TOPIC: Final = string(
+    "ottla.mqtt.session.topic",
+    "_ottla_mqtt_sessions",
+    "The compacted topic that keeps the sessions. It is made with the first one.",
+    not_empty,
+    importance=LOW,
+)
+SESSION_SHARDS: Final = integer(
+    "ottla.mqtt.session.shards",
+    8,
+    "The partitions that the sessions' topic is made with, each with a transactional producer.",
+    between(1, 1_000),
+    importance=LOW,
+)
+COPIES_LISTEN: Final = string(
+    "ottla.mqtt.copies.listen",
+    "",
+    "HOST:PORT where other copies of the proxy reach this one, in a network of their own: together they "
+    "serve all clients, each client at one of them. Empty: there are no other copies.",
+)
+COPIES_ADDRESS: Final = string(
+    "ottla.mqtt.copies.address",
+    "",
+    "HOST:PORT by which the others call that place. Empty: as it is there.",
+)
+COPIES_PASSWORD: Final[Setting[Password | None]] = password.optional(
+    "ottla.mqtt.copies.password", "What all copies know, and nobody else."
 )
 UNDER_WAY_BYTES: Final = long(
     "ottla.mqtt.under.way.max.bytes",
@@ -187,6 +236,34 @@ def key_rule_of(settings: Settings) -> KeyRule:
         raise settings.refusal(KEY.name, str(problem)) from None
 
 
+@dataclass(frozen=True, slots=True)
+class CopiesOptions:
+    """listen: where other copies reach this one. address: what they call that."""
+
+    listen: HttpAddress
+    address: str
+    password: bytes
+
+    @classmethod
+    def of(cls, settings: Settings) -> CopiesOptions | None:
+        """None for a copy that is alone. Raises ConfigError."""
+        if not settings[COPIES_LISTEN]:
+            return None
+        try:
+            listen = HttpAddress.parse(settings[COPIES_LISTEN])
+            called = HttpAddress.parse(settings[COPIES_ADDRESS] or settings[COPIES_LISTEN])
+        except ServiceError as problem:
+            raise settings.refusal(COPIES_LISTEN.name, str(problem)) from None
+        if not called.port or called.host_for_peers(None) != called.host:
+            text = "the others need a host and a port to reach: say them in ottla.mqtt.copies.address"
+            raise settings.refusal(COPIES_LISTEN.name, text)
+        known = settings[COPIES_PASSWORD]
+        if known is None or not known.value:
+            raise settings.refusal(COPIES_PASSWORD.name, "the copies need a password that only they know")
+        address = called.url.partition("://")[2]
+        return cls(listen, address, known.value.encode())
+
+
 def limits_of(settings: Settings) -> Limits:
     """What one client may do."""
     return Limits(
@@ -195,4 +272,5 @@ def limits_of(settings: Settings) -> Limits:
         settings[TOPIC_ALIASES],
         settings[KEEP_ALIVE_SECONDS],
         bool(settings[RETAINED_TOPIC]),
+        settings[SESSION_EXPIRY_SECONDS],
     )

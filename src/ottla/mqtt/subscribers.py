@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from ottla.client.access import ClusterAccess
 from ottla.mqtt.core.filter_tree import FilterTree
 from ottla.mqtt.core.messages import message_of
-from ottla.mqtt.core.subscriptions import Arrived
+from ottla.mqtt.core.subscriptions import Arrived, At, Place
 from ottla.mqtt.record_reading import ReadRecord, RecordReading
 
 DELIVERIES_A_TURN: Final = 500
@@ -29,6 +29,17 @@ class Subscribers:
     def __init__(self, access: ClusterAccess, topics: Sequence[str]) -> None:
         self._tree: FilterTree[Subscriber] = FilterTree()
         self._reading = RecordReading(access, topics, self._deliver)
+        self._delivered: dict[Place, int] = {}
+
+        self._waiting: set[Subscriber] = set()
+        self._at: At | None = None
+
+    def positions_of(self, subscriber: Subscriber) -> dict[Place, int]:
+        """The first offsets of all partitions that a subscriber is yet to be given; none before `ready`."""
+        found = {**self._reading.begins, **self._delivered}
+        if self._at is not None and subscriber in self._waiting:
+            found[self._at[0]] = self._at[1]
+        return found
 
     async def ready(self) -> bool:
         """Whether messages are read from now on; False while the cluster is away."""
@@ -68,12 +79,24 @@ class Subscribers:
     async def _deliver(self, records: Sequence[ReadRecord]) -> None:
         deliveries = 0
         for record in records:
-            if not self._tree:
-                return
-            found = message_of(record.key, record.value, record.headers)
+            place, offset = record.at
+            self._delivered[place] = offset + 1
+            found = arrived_of(record) if self._tree else None
             if found is None:
                 continue
-            message, publisher = found
-            age_seconds = max(0.0, time.time() - record.timestamp_ms / 1_000) if record.timestamp_ms else 0.0
-            arrived = Arrived(message, publisher, age_seconds)
-            deliveries = await self._give_out(arrived, deliveries)
+            self._at, self._waiting = record.at, self._tree.matching(found.message.topic)
+            while self._waiting:
+                self._waiting.pop().arrived(found)
+                deliveries += 1
+                if deliveries % DELIVERIES_A_TURN == 0:
+                    await asyncio.sleep(0)
+            self._at = None
+
+
+def arrived_of(record: ReadRecord) -> Arrived | None:
+    """The message that a record is; None for one that is none."""
+    found = message_of(record.key, record.value, record.headers)
+    if found is None:
+        return None
+    age_seconds = max(0.0, time.time() - record.timestamp_ms / 1_000) if record.timestamp_ms else 0.0
+    return Arrived(*found, age_seconds, record.at)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from ottla.mqtt.client_connection import ClientConnection, Parts
@@ -34,11 +35,20 @@ def prepare(transport: asyncio.Transport) -> None:
         own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
-class TcpLink(asyncio.Protocol):
-    """Satisfies `Link`; made by the loop for each connection."""
+@dataclass(frozen=True, slots=True)
+class Came:
+    """Who a client is that came through another copy."""
 
-    def __init__(self, parts: Parts) -> None:
+    peer: str
+    certificate: bytes | None
+
+
+class TcpLink(asyncio.Protocol):
+    """Satisfies `Link`; made by the loop for each connection. came: None for a client of this copy's own."""
+
+    def __init__(self, parts: Parts, came: Came | None = None) -> None:
         self._parts = parts
+        self._came = came
         self._transport: asyncio.Transport | None = None
         self._connection: ClientConnection | None = None
         self.peer = "?"
@@ -53,8 +63,12 @@ class TcpLink(asyncio.Protocol):
             made.abort()
             return
         prepare(made)
-        self.peer, self.certificate = peer_of(made), certificate_of(made)
-        self._connection = ClientConnection(self._parts, self)
+        came = self._came
+        if came is None:
+            self.peer, self.certificate = peer_of(made), certificate_of(made)
+        else:
+            self.peer, self.certificate = came.peer, came.certificate
+        self._connection = ClientConnection(self._parts, self, is_passed_on=came is not None)
 
     def data_received(self, data: bytes) -> None:
         if self._connection is not None:

@@ -27,7 +27,9 @@ class Walk:
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self._directory, self._stack = directory, stack
         broker, mqtt = free_port(), free_port()
-        others = {port: free_port() for port in ("1884", "8084", "1885", "9184")}
+        others = {
+            port: free_port() for port in ("1884", "8084", "1885", "1886", "1887", "1891", "1892", "9184")
+        }
         # The page's ports are those that one has on a machine of one's own.
         self._usual = {
             "--data ./data": f"--data ./data --listen 127.0.0.1:{broker}",
@@ -39,6 +41,7 @@ class Walk:
             "mosquitto_pub -i": f"mosquitto_pub -p {mqtt} -i",
             "mosquitto_pub -q 1 -r": f"mosquitto_pub -p {mqtt} -q 1 -r",
             "mosquitto_sub -t": f"mosquitto_sub -p {mqtt} -t",
+            "mosquitto_sub -i": f"mosquitto_sub -p {mqtt} -i",
         }
         tools = directory / "bin"
         tools.mkdir()
@@ -113,6 +116,8 @@ def test_the_walk(tmp_path: Path) -> None:
             "sensors/kitchen/temperature 22.0",
             "sensors/garden/temperature 8.5",
         ]
+        assert walk.run("Sessions").splitlines()[-1] == "sensors/attic/light 140"
+        assert walk.run("Several copies").splitlines()[-1] == "sensors/gate open"
         assert walk.run("Retained messages") == "sensors/kitchen/target 21 retained=1\n"
         refused = walk.run("What is refused, and how")
         assert "Topic Name invalid" in refused and "QoS not supported" in refused

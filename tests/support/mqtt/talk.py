@@ -15,7 +15,9 @@ from ottla.mqtt.core.connection import (
     Connection,
     Deliver,
     Event,
+    FallBehind,
     Granted,
+    KeepWill,
     Limits,
     Received,
     Refused,
@@ -30,6 +32,7 @@ from ottla.mqtt.core.framing import Framing
 from ottla.mqtt.core.messages import Message
 from ottla.mqtt.core.packets import Packet, SubscriptionRequest, Version
 from ottla.mqtt.core.reason_codes import ReasonCode
+from ottla.mqtt.core.session import Session
 
 LIMITS = Limits(packet_bytes=10_000, receive_maximum=3, topic_aliases=5, keep_alive_seconds=100)
 
@@ -38,7 +41,7 @@ LIMITS = Limits(packet_bytes=10_000, receive_maximum=3, topic_aliases=5, keep_al
 class Talk:
     """What was said so far. keeps: tickets are left unanswered, else messages are stored at once.
 
-    refuses: why messages are refused, by their topics.
+    refuses: why messages are refused, by their topics. session: that of an earlier connection.
     """
 
     limits: Limits = LIMITS
@@ -47,7 +50,9 @@ class Talk:
     sent: list[Packet] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     tickets: list[int] = field(default_factory=list)
+    kept_wills: list[KeepWill] = field(default_factory=list)
     silence_seconds: float | None = None
+    session: Session | None = None
     problem: str | None = None
     is_closed: bool = False
     machine: Connection = field(init=False)
@@ -88,10 +93,14 @@ class Talk:
                     self._store(ticket, message)
                 case Deliver(packet):
                     self.sent.append(packet)
+                case FallBehind(at):
+                    self.machine.session.fall_behind({at[0]: at[1]})
+                case KeepWill():
+                    self.kept_wills.append(effect)
                 case CheckFilters(packet):
                     self.step(Granted(packet, tuple(map(self._granted, packet.requests))))
                 case CheckClient():
-                    self.step(Admitted("assigned"))
+                    self.step(Admitted("assigned", self.session, self.session is not None))
                 case Begin(_, silence_seconds):
                     self.silence_seconds = silence_seconds
                 case Close(problem):

@@ -2,7 +2,7 @@
 
 A row's bytes and packets come from one client; `opens` puts a CONNECT before them. Statements that bind
 clients alone have no row; those about what this server tells its clients that it does not have (QoS 2,
-sessions beyond a connection, shared subscriptions) have that of its refusal.
+shared subscriptions) have that of its refusal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ottla.mqtt.core.connection import Ended, FoundRetained, Limits, Refused, Rejected, Stored
+from ottla.mqtt.core.connection import Ended, FoundRetained, Limits, Refused, Rejected, Reread, Stored
 from ottla.mqtt.core.encoding import encode
 from ottla.mqtt.core.fields import length_bytes, text_bytes, two_bytes
 from ottla.mqtt.core.messages import Message, headers
@@ -69,9 +69,19 @@ def arrived(
     properties: Properties | None = None,
     publisher: str = "other",
     age_seconds: float = 0,
+    at: int | None = None,
     **given: Any,
 ) -> Arrived:
-    return Arrived(Message(topic, b"x", properties=properties or {}, **given), publisher, age_seconds)
+    message = Message(topic, b"x", properties=properties or {}, **given)
+    return Arrived(message, publisher, age_seconds, None if at is None else (("t", 0), at))
+
+
+def three(qos: int = 1) -> tuple[Arrived, ...]:
+    return tuple(arrived("a", qos=qos, at=offset) for offset in range(3))
+
+
+def packet_ids(*expected: int) -> Callable[[Talk], bool]:
+    return lambda talk: [each.packet_id for each in talk.sent if isinstance(each, Publish)] == [*expected]
 
 
 def delivered(topic: str, properties: Properties | None = None) -> Callable[[Talk], bool]:
@@ -504,7 +514,40 @@ OTHERS = [
         opens=connect(properties={P.AUTHENTICATION_METHOD: "SCRAM"}),
     ),
     Row("MQTT-4.12.0-6", (Auth(properties={P.AUTHENTICATION_METHOD: "SCRAM"}),), R.PROTOCOL_ERROR, ends=True),
-    Row("MQTT-3.4.0-1", (Puback(3),), R.PROTOCOL_ERROR, ends=True),
+]
+
+RECEIVES_TWO = connect(properties={P.RECEIVE_MAXIMUM: 2})
+SENT = [
+    Row("MQTT-2.2.1-4", (subscribe("a", qos=1), *three()), holds=packet_ids(1, 2, 3)),
+    Row(
+        "MQTT-4.3.2-1",
+        (subscribe("a", qos=1), arrived("a", qos=1, at=0), Puback(1), arrived("a", qos=1, at=1)),
+        holds=packet_ids(1, 2),
+    ),
+    Row("MQTT-3.3.4-9", (subscribe("a", qos=1), *three()), opens=RECEIVES_TWO, holds=packet_ids(1, 2)),
+    Row(
+        "MQTT-3.3.4-9 messages of QoS 0 are not counted",
+        (subscribe("a", qos=1), *three(0)),
+        opens=RECEIVES_TWO,
+        holds=lambda talk: sum(isinstance(each, Publish) for each in talk.sent) == 3,
+    ),
+    Row(
+        "MQTT-3.3.4-9 what follows comes from the log",
+        (
+            subscribe("a", qos=1),
+            *three(),
+            arrived("a", qos=1, at=3),
+            Puback(1),
+            Reread(arrived("a", qos=1, at=2)),
+        ),
+        opens=RECEIVES_TWO,
+        holds=packet_ids(1, 2, 3),
+    ),
+    Row(
+        "MQTT-3.4.0 of nothing that was sent",
+        (Puback(3), Pingreq()),
+        holds=lambda talk: isinstance(talk.last, Pingresp),
+    ),
 ]
 
 SUBSCRIPTIONS = [
@@ -521,8 +564,14 @@ SUBSCRIPTIONS = [
         (subscribe("a", "refused", "b"),),
         holds=sends(Suback, reasons=(R.SUCCESS, R.NOT_AUTHORIZED, R.SUCCESS)),
     ),
-    Row("MQTT-3.8.4-7", (subscribe("a", qos=2),), holds=sends(Suback, reasons=(R.SUCCESS,))),
-    Row("MQTT-3.8.4-8", (subscribe("a", qos=1), arrived("a", qos=1)), holds=sends(Publish, qos=0)),
+    Row("MQTT-3.8.4-7", (subscribe("a", qos=2),), holds=sends(Suback, reasons=(R.GRANTED_QOS_1,))),
+    Row("MQTT-3.8.4-8", (subscribe("a"), arrived("a", qos=1)), holds=sends(Publish, qos=0)),
+    Row(
+        "MQTT-3.8.4-8",
+        (subscribe("a", qos=1), arrived("a", qos=1, at=1)),
+        holds=sends(Publish, qos=1, packet_id=1, duplicate=False),
+    ),
+    Row("MQTT-3.8.4-8", (subscribe("a", qos=1), arrived("a", at=1)), holds=sends(Publish, qos=0)),
     Row("MQTT-3.8.4-6", (subscribe("refused"), arrived("refused")), holds=silent),
     Row("MQTT-3.8.3-3", (subscribe("a", no_local=True), arrived("a", publisher="c")), holds=silent),
     Row("MQTT-3.8.3-3", (subscribe("a", no_local=True), arrived("a")), holds=delivered("a")),
@@ -686,7 +735,7 @@ V3_ROWS = [
 
 @pytest.mark.parametrize(
     "row",
-    [*FIRST, *CONNECT_FORMAT, *FORMAT, *MESSAGES, *OTHERS, *SUBSCRIPTIONS, *V3_ROWS],
+    [*FIRST, *CONNECT_FORMAT, *FORMAT, *MESSAGES, *OTHERS, *SENT, *SUBSCRIPTIONS, *V3_ROWS],
     ids=lambda row: row.statement.replace(" ", "_"),
 )
 def test_statement(row: Row) -> None:

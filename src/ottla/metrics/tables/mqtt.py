@@ -57,6 +57,13 @@ DELIVERIES: Final = Metric(
     ("outcome",),
     panel=_panel("Messages to subscribers a second", ("outcome",)),
 )
+SESSIONS: Final = Metric(
+    "ottla_mqtt_sessions",
+    Kind.GAUGE,
+    "Sessions that outlive their connections, by where their clients are: connected, or away.",
+    ("state",),
+    panel=_panel("Sessions", ("state",)),
+)
 WILLS: Final = Metric("ottla_mqtt_wills_total", Kind.COUNTER, "Wills that were given to the cluster.")
 STORE_SECONDS: Final = Metric(
     "ottla_mqtt_store_duration_seconds",

@@ -8,14 +8,18 @@ One of 3.1.1, which knows no such bound, is read no further while it has so many
 that has twice as many, in place of a DISCONNECT: paho sends all that it has when it connects again, and would
 never get on. Between the two its other packets are answered.
 
-A session is as long as its connection: CONNACK says so (Session Expiry Interval 0, Session Present 0). So the
-delay of a will is over when its connection is. The will is stored when the connection ends, but after a
-DISCONNECT that lets go of it, and when the proxy itself stops, since the client finds another one then.
+The session (session.py) is given with `Admitted`, as it may be older than the connection and outlive it. A
+message of QoS 1 to the client takes room in it; where there is none the session falls behind, and gets what
+follows from the log (`Reread`), as its client acknowledges.
+
+The will is stored when the connection ends, but after a DISCONNECT that lets go of it, and when the proxy
+itself stops, since the client finds another one then. One with a delay waits in the session, if that is left.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -37,10 +41,12 @@ from ottla.mqtt.core.packets import (
     Unsuback,
     Unsubscribe,
     Version,
+    Will,
 )
 from ottla.mqtt.core.properties import NO_PROPERTIES, Properties, Property
 from ottla.mqtt.core.reason_codes import ReasonCode, return_code
-from ottla.mqtt.core.subscriptions import Arrived, Subscriptions
+from ottla.mqtt.core.session import LARGEST_PACKET_ID, Session, granted_seconds, will_delay
+from ottla.mqtt.core.subscriptions import MOST_QOS, Arrived, At, Place
 
 NO_TICKET: Final = 0
 """Of a message that nobody waits for."""
@@ -53,6 +59,7 @@ class Limits:
     """What a client may do. keep_alive_seconds: the longest that it may be silent, 0 for any time.
 
     retains: whether messages are retained.
+    session_seconds: the longest that its session may outlive its connection.
     """
 
     packet_bytes: int = 1 << 20
@@ -60,6 +67,7 @@ class Limits:
     topic_aliases: int = 32
     keep_alive_seconds: int = 0
     retains: bool = True
+    session_seconds: int = 0
 
 
 _Answer = TypeVar("_Answer", Connack, Disconnect, Puback, Suback, Unsuback)
@@ -84,9 +92,14 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The client may connect. assigned_id: for one that has given none."""
+    """The client may connect. assigned_id: for one that has given none. session: None for a new one.
+
+    present: whether the session was there before.
+    """
 
     assigned_id: str
+    session: Session | None = None
+    present: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +128,18 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The answers to the requests of a SUBSCRIBE."""
+    """The answers to the requests of a SUBSCRIBE. begins: see `Subscription`."""
 
     packet: Subscribe
     reasons: tuple[ReasonCode, ...]
+    begins: Mapping[Place, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """A message that is read for the session alone, which is behind and takes it."""
+
+    arrived: Arrived
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +163,19 @@ class Ended(enum.Enum):
     """The proxy stops."""
 
 
-Event = Received | Broken | Admitted | Rejected | Stored | Refused | Granted | Arrived | FoundRetained | Ended
+Event = (
+    Received
+    | Broken
+    | Admitted
+    | Rejected
+    | Stored
+    | Refused
+    | Granted
+    | Arrived
+    | Reread
+    | FoundRetained
+    | Ended
+)
 
 
 # -- effects ---------------------------------------------------------------------------------------------
@@ -187,9 +220,29 @@ class CheckFilters:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Send a message of QoS 0, unless the client takes too long for those before it."""
+    """Send a message; one of QoS 0 only if the client does not take too long for those before it."""
 
     packet: Publish
+
+
+@dataclass(frozen=True, slots=True)
+class FallBehind:
+    """The session takes no more of what arrives, from this record on: read it for the session alone."""
+
+    at: At
+
+
+@dataclass(frozen=True, slots=True)
+class HasTaken:
+    """The client has acknowledged a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepWill:
+    """Store this will once its client has been away for so long, at once for 0, or its session ends."""
+
+    will: Will
+    delay_seconds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +252,9 @@ class Close:
     problem: str | None = None
 
 
-Effect = Send | CheckClient | Begin | Store | CheckFilters | Deliver | Close
+Effect = (
+    Send | CheckClient | Begin | Store | CheckFilters | Deliver | FallBehind | HasTaken | KeepWill | Close
+)
 
 
 class State(enum.Enum):
@@ -222,7 +277,7 @@ class Connection:
         self._connect: Connect | None = None
         self._aliases: dict[int, str] = {}
         self._under_way: set[int] = set()
-        self.subscriptions: Final = Subscriptions()
+        self.session = Session()
         self._most_bytes_out = _NO_LIMIT
         self._tells_problems = True
 
@@ -250,14 +305,16 @@ class Connection:
                 return self._answered(ticket, reason, text)
             case Arrived():
                 return self._arrived(event)
+            case Reread(arrived):
+                return self._reread(arrived)
             case FoundRetained(filter_, arrived):
                 return self._found_retained(filter_, arrived)
-            case Granted(subscribe, reasons):
-                return self._granted(subscribe, reasons)
+            case Granted():
+                return self._granted(event)
             case Broken(problem):
                 return self._end(problem.reason, problem.text)
-            case Admitted(assigned_id):
-                return self._admitted(assigned_id)
+            case Admitted():
+                return self._admitted(event)
             case Rejected(reason, text):
                 return self._end(reason, text)
             case Ended.LOST:
@@ -281,6 +338,9 @@ class Connection:
         match packet:
             case Publish():
                 return self._publish(packet)
+            case Puback(packet_id):
+                # one of another connection may come late; nothing waits for it
+                return [HasTaken()] if self.session.acknowledged(packet_id) else []
             case Pingreq():
                 return [Send(PINGRESP)]
             case Disconnect(reason, properties):
@@ -317,17 +377,20 @@ class Connection:
         self.state = State.CHECKING
         return [CheckClient(connect)]
 
-    def _admitted(self, assigned_id: str) -> list[Effect]:
+    def _admitted(self, event: Admitted) -> list[Effect]:
         connect = self._connect
         assert connect is not None and self.state is State.CHECKING
         self.state = State.OPEN
-        self.client_id = connect.client_id or assigned_id
+        self.client_id = connect.client_id or event.assigned_id
+        seconds = granted_seconds(connect, self._limits.session_seconds)
+        self.session = event.session or Session(self.client_id, seconds)
+        self.session.most_sent = connect.properties.get(Property.RECEIVE_MAXIMUM, LARGEST_PACKET_ID)
         silence = connect.keep_alive_seconds
         longest = self._limits.keep_alive_seconds
         shortened = bool(longest) and (silence > longest or not silence)
         if shortened and self.version is Version.V5:
             silence = longest
-        answer = Connack(ReasonCode.SUCCESS, False, self._own_properties(connect, silence))
+        answer = Connack(ReasonCode.SUCCESS, event.present, self._own_properties(connect, silence))
         return [Begin(self.client_id, 1.5 * silence), *self._answer(answer)]
 
     def _own_properties(self, connect: Connect, silence: int) -> Properties:
@@ -342,8 +405,8 @@ class Connection:
             Property.TOPIC_ALIAS_MAXIMUM: limits.topic_aliases,
             Property.SHARED_SUBSCRIPTION_AVAILABLE: 0,
         }
-        if connect.properties.get(Property.SESSION_EXPIRY_INTERVAL):
-            found[Property.SESSION_EXPIRY_INTERVAL] = 0
+        if connect.properties.get(Property.SESSION_EXPIRY_INTERVAL, 0) != self.session.expiry_seconds:
+            found[Property.SESSION_EXPIRY_INTERVAL] = self.session.expiry_seconds
         if not connect.client_id:
             found[Property.ASSIGNED_CLIENT_IDENTIFIER] = self.client_id
         if silence != connect.keep_alive_seconds:
@@ -394,38 +457,73 @@ class Connection:
 
     # -- subscriptions ------------------------------------------------------------------------------------
 
-    def _granted(self, packet: Subscribe, reasons: tuple[ReasonCode, ...]) -> list[Effect]:
+    def _granted(self, event: Granted) -> list[Effect]:
+        packet = event.packet
         identifier = next(iter(packet.properties.get(Property.SUBSCRIPTION_IDENTIFIER, ())), None)
-        for request, reason in zip(packet.requests, reasons, strict=True):
+        reasons: list[ReasonCode] = []
+        for request, reason in zip(packet.requests, event.reasons, strict=True):
             if not reason.is_failure:
-                self.subscriptions.add(request, identifier)
-        return self._answer(Suback(packet.packet_id, reasons))
+                self.session.subscriptions.add(request, identifier, event.begins)
+                reason = ReasonCode(min(request.qos, MOST_QOS))
+            reasons.append(reason)
+        return self._answer(Suback(packet.packet_id, tuple(reasons)))
 
     def _unsubscribe(self, packet: Unsubscribe) -> list[Effect]:
         reasons: list[ReasonCode] = []
+        subscriptions = self.session.subscriptions
         for filter_ in packet.filters:
-            known = filter_ in self.subscriptions
+            known = filter_ in subscriptions
             reasons.append(ReasonCode.SUCCESS if known else ReasonCode.NO_SUBSCRIPTION_EXISTED)
-            self.subscriptions.discard(filter_)
+            subscriptions.discard(filter_)
         return self._answer(Unsuback(packet.packet_id, tuple(reasons)))
 
-    def _arrived(self, arrived: Arrived) -> list[Effect]:
-        if self.state is not State.OPEN:
-            return []
-        return self._delivered(self.subscriptions.packet(arrived, self.client_id, self.version))
+    def _packet(self, arrived: Arrived) -> Publish | None:
+        """In which the client gets a message; None if it does not."""
+        return self._unless_too_large(
+            self.session.subscriptions.packet(arrived, self.client_id, self.version)
+        )
 
     def _found_retained(self, filter_: str, arrived: Arrived) -> list[Effect]:
         if self.state is not State.OPEN:
             return []
-        found = self.subscriptions.retained_packet(filter_, arrived, self.client_id, self.version)
-        return self._delivered(found)
+        subscriptions = self.session.subscriptions
+        packet = self._unless_too_large(
+            subscriptions.retained_packet(filter_, arrived, self.client_id, self.version)
+        )
+        return [] if packet is None else [Deliver(packet)]
 
-    def _delivered(self, packet: Publish | None) -> list[Effect]:
+    def _unless_too_large(self, packet: Publish | None) -> Publish | None:
+        """A packet that is not larger than the client takes."""
+        if packet is None or self._most_bytes_out == _NO_LIMIT:
+            return packet
+        numbered = replace(packet, packet_id=1) if packet.qos else packet
+        return packet if len(encode(numbered, self.version)) <= self._most_bytes_out else None
+
+    def _arrived(self, arrived: Arrived) -> list[Effect]:
+        if self.state is not State.OPEN:
+            return []
+        packet = self._packet(arrived)
         if packet is None:
             return []
-        if self._most_bytes_out < _NO_LIMIT and len(encode(packet, self.version)) > self._most_bytes_out:
+        if not packet.qos:
+            return [Deliver(packet)]
+        session = self.session
+        if session.is_behind:
             return []
-        return [Deliver(packet)]
+        assert arrived.at is not None, "a message of QoS 1 is at some place"
+        if not session.has_room:
+            return [FallBehind(arrived.at)]
+        return [Deliver(session.send(packet, arrived.at))]
+
+    def _reread(self, arrived: Arrived) -> list[Effect]:
+        """Send what is due; what would be of QoS 0 was sent as it came, or missed."""
+        assert arrived.at is not None, "it was read somewhere"
+        if self.state is not State.OPEN or not self.session.is_due(arrived.at):
+            return []
+        packet = self._packet(arrived)
+        if packet is None or not packet.qos:
+            return []
+        return [Deliver(self.session.send(packet, arrived.at))]
 
     # -- the end ------------------------------------------------------------------------------------------
 
@@ -436,6 +534,8 @@ class Connection:
         if asked and not connect.properties.get(Property.SESSION_EXPIRY_INTERVAL, 0):
             text = "DISCONNECT begins a session that CONNECT did not"
             return self._end(ReasonCode.PROTOCOL_ERROR, text)
+        if Property.SESSION_EXPIRY_INTERVAL in properties:
+            self.session.expiry_seconds = min(asked, self._limits.session_seconds)
         if reason is ReasonCode.SUCCESS:
             self._forget_will()
         return self._close(None, [])
@@ -465,7 +565,10 @@ class Connection:
         self.state = State.CLOSED
         effects = [*sent]
         if is_open and connect is not None and connect.will is not None:
-            effects.append(Store(NO_TICKET, Message.of(connect.will)))
+            if self.session.expiry_seconds:
+                effects.append(KeepWill(connect.will, will_delay(connect.will, self.session.expiry_seconds)))
+            else:
+                effects.append(Store(NO_TICKET, Message.of(connect.will)))
         return [*effects, Close(problem)]
 
     def _forget_will(self) -> None:

@@ -35,6 +35,13 @@ class Framing:
         """The bytes that no frame was made of yet."""
         return len(self._held) - self._place
 
+    def rest(self) -> bytes:
+        """Give up what is held, for another to read."""
+        found = bytes(self._held[self._place :])
+        self._held.clear()
+        self._place = 0
+        return found
+
     def next(self) -> Frame | None:
         """The next frame, None where it is not complete. Raises Malformed."""
         held, begin = self._held, self._place

@@ -83,7 +83,7 @@ def message_of(
     """The message that a record is, and the client that published it; None for a record that is none.
 
     A record that another client of Kafka wrote has no `mqtt.topic`: its key is the topic then, if it can be.
-    Of the QoS it was published with the message says nothing.
+    It has no `mqtt.qos` either: it has the QoS that its subscribers ask for.
     """
     topic = next((each for name, each in given if name == TOPIC), key)
     try:
@@ -95,6 +95,7 @@ def message_of(
     properties: dict[Property, Any] = {}
     publisher = ""
     retain = False
+    qos = 2
     pairs: list[tuple[str, str]] = []
     seen: set[str] = set()
     for header, data in given:
@@ -106,6 +107,8 @@ def message_of(
                 publisher = data.decode("utf-8", "replace")
             elif header == RETAIN:
                 retain = data == b"1"
+            elif header == QOS:
+                qos = int(data) if data in (b"0", b"1") else 2
             elif header in _READ:
                 found = _READ[header](data)
                 if found is not None:
@@ -116,7 +119,7 @@ def message_of(
             pairs.append((header, text))
     if pairs:
         properties[Property.USER_PROPERTY] = tuple(pairs)
-    return Message(name, value, retain=retain, properties=properties), publisher
+    return Message(name, value, qos, retain=retain, properties=properties), publisher
 
 
 def _text(data: bytes) -> str | None:
