@@ -158,6 +158,11 @@ class ListenerMaterial:
                     problem,
                 )
             return
+        if file_signs(wanted.tls.paths) != signs:
+            # A file has changed while it was read twice: contexts of one certificate, and the names that were
+            # checked of another, would be in force. The next look makes all of it again.
+            self._failed = True
+            return
         self._wanted, self._signs, self._material = wanted, signs, material
         self._failed, self._told = False, ""
         log.info("new TLS keys or certificates are used from now on listener=%s", self._listener.name)

@@ -181,6 +181,31 @@ def test_new_material_that_cant_be_used_is_told_and_the_former_stays(
     play(tmp_path, story)
 
 
+def test_a_file_that_changes_while_it_is_read_gives_no_mixture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The context is made of one certificate, and the names are checked of the next one."""
+    monkeypatch.setattr(node_tls, "LOOK_SECONDS", 3_600)
+
+    async def story(broker: Broker, trial: Trial) -> None:
+        before, good, read = await shown_certificate(broker, trial), trial.node(), node_tls.read_identity
+        assert broker.tls is not None
+
+        def replaced_first(identity: Any) -> Any:
+            monkeypatch.setattr(node_tls, "read_identity", read)
+            trial.write("node", good)
+            return read(identity)
+
+        monkeypatch.setattr(node_tls, "read_identity", replaced_first)
+        trial.write("node", trial.node(hosts=("localhost",)))
+        broker.tls.refresh()
+        assert await shown_certificate(broker, trial) == before
+        broker.tls.refresh()
+        assert await shown_certificate(broker, trial) != before
+
+    play(tmp_path, story)
+
+
 @pytest.mark.parametrize(
     ("setting", "new"),
     [
