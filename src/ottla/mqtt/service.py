@@ -189,7 +189,7 @@ class MqttService:
                     f"ottla mqtt: can't listen for other copies at {listen.host}:{listen.port}: {problem}"
                 ) from None
             self._acceptors.append(made)
-        if self._copies is not None:
+            assert self._copies is not None, "there are options"
             self._being_a_copy = asyncio.create_task(self._copies.run(), name="being one of the copies")
             await self._copies.begun()
 

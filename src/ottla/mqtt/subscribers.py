@@ -65,16 +65,10 @@ class Subscribers:
 
     async def publish(self, arrived: Arrived) -> None:
         """Give out a message that is the proxy's own."""
-        await self._give_out(arrived, 0)
-
-    async def _give_out(self, arrived: Arrived, deliveries: int) -> int:
-        """Give a message to all whose filters match; how many were given out, with those before it."""
-        for subscriber in self._tree.matching(arrived.message.topic):
+        for deliveries, subscriber in enumerate(self._tree.matching(arrived.message.topic), 1):
             subscriber.arrived(arrived)
-            deliveries += 1
             if deliveries % DELIVERIES_A_TURN == 0:
                 await asyncio.sleep(0)
-        return deliveries
 
     async def _deliver(self, records: Sequence[ReadRecord]) -> None:
         deliveries = 0
